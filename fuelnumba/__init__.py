@@ -1,0 +1,15 @@
+"""fuelnumba: NumPy functions become fused, compiled kernels."""
+
+from . import ops
+from .compiler.bindings import register_kernel, unregister_kernel
+from .core import dtypes, errors
+from .core.ops import Aval, elementwise
+from .core.ops import op as define_op
+from .jit import Jitted, cache_stats, jit, on_compile
+from .run.cpu import num_threads, set_num_threads
+from .trace.tensor import Tensor
+
+__version__ = "0.1.0"
+
+__all__ = ["Aval", "Jitted", "Tensor", "cache_stats", "define_op", "dtypes", "elementwise", "errors", "jit", "num_threads",
+           "on_compile", "ops", "register_kernel", "set_num_threads", "unregister_kernel"]

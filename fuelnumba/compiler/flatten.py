@@ -1,0 +1,270 @@
+"""Kernel text: a kernel written as a Python function becomes one flat function for given dtypes.
+
+Two steps on the syntax tree. `specialise` replaces what depends on dtypes and on baked parameters: `load(x, i)` becomes the
+load of x's storage type, `T(0.5)` a literal of the computation type, `exp(v)` becomes `exp_f32(v)`, `if FLAG:` is decided.
+`inline_helpers` writes out the straight-line helper functions of kernels/half, vmath and arith in place, since a flat
+function compiles several times faster than one that calls thirty others (field notes).
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..core.dtypes import DType
+from ..core.errors import CompileError
+
+HELPER_FILES = ("half", "arith", "vmath")
+WIDE = {"f32": "f64", "f64": "f64"}  # what sums over many blocks are kept in; integers in i64
+
+#               dtype   loading a stored value    storing a computed one
+CONVERSIONS = {
+    "bool": ("({0} != u8(0))", "u8({0})"),
+    "f16": ("f16_to_f32({0})", "f32_to_f16({0})"),
+    "bf16": ("bf16_to_f32({0})", "f32_to_bf16({0})"),
+    "f8e4m3": ("f8e4m3_to_f32({0})", "f32_to_f8e4m3({0})"),
+    "f8e5m2": ("f8e5m2_to_f32({0})", "f32_to_f8e5m2({0})"),
+    "f8e8m0": ("f8e8m0_to_f32({0})", "f32_to_f8e8m0({0})"),
+}
+
+
+@functools.cache
+def helpers() -> dict[str, ast.FunctionDef]:
+    """The helper functions by name, parsed from their files."""
+    found: dict[str, ast.FunctionDef] = {}
+    folder = Path(__file__).parent.parent / "kernels"
+    for name in HELPER_FILES:
+        for node in ast.parse((folder / f"{name}.py").read_text("utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and _is_straight(node):
+                found[node.name] = node
+    return found
+
+
+def _is_straight(f: ast.FunctionDef) -> bool:
+    body = _without_docstring(f.body)
+    return (bool(body) and isinstance(body[-1], ast.Return) and not f.decorator_list
+            and all(isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name) for s in body[:-1]))
+
+
+def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
+    first = body[0] if body else None
+    skip = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+    return body[1:] if skip else body
+
+
+@functools.cache
+def kernel_text(fn: Callable[..., Any]) -> str:
+    """The source of a kernel function, without decorators and indentation."""
+    try:
+        text = textwrap.dedent(inspect.getsource(fn))
+    except (OSError, TypeError):
+        raise CompileError(f"the source of kernel {fn.__name__} is not available",
+                           cure="define it in a file or a notebook cell") from None
+    return text[text.index("def "):] if text.startswith("@") else text
+
+
+def parse_kernel(fn: Callable[..., Any]) -> ast.FunctionDef:
+    node = ast.parse(kernel_text(fn)).body[0]
+    assert isinstance(node, ast.FunctionDef)
+    return node
+
+
+# ------------------------------------------------------------------------------------------------ specialise
+class _Specialise(ast.NodeTransformer):
+    def __init__(self, pointers: Mapping[str, DType], variables: Mapping[str, DType], bake: Mapping[str, Any],
+                 generic: frozenset[str]):
+        self.pointers, self.generic = pointers, generic
+        self.bake = {k: ast.parse(v if isinstance(v, str) else repr(v), mode="eval").body for k, v in bake.items()}
+        self.types = {v: d.compute for v, d in variables.items()}
+        self.main = self.types.get("T", "f32")
+        self.types["W"] = WIDE.get(self.main, "i64")
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return self.bake.get(node.id, node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if not isinstance(node.func, ast.Name):
+            return self.generic_visit(node)
+        name = node.func.id
+        if name == "load":
+            pointer = _pointer_name(node)
+            index = self.visit(node.args[1])
+            return self._converted(self.pointers.get(pointer), 0, _expr(f"{pointer}[0]", index))
+        self.generic_visit(node)
+        if name in self.types:
+            if self.types[name] == "b1":
+                return node.args[0]
+            return ast.Call(ast.Name(self.types[name], ast.Load()), node.args, [])
+        if name in self.generic:
+            return ast.Call(ast.Name(f"{name}_{self.main}", ast.Load()), node.args, [])
+        return node
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        call = node.value
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in ("store", "copy_element"):
+            target = _pointer_name(call)
+            index = self.visit(call.args[1])
+            if call.func.id == "store":
+                value = self._converted(self.pointers.get(target), 1, self.visit(call.args[2]))
+            else:
+                source = _pointer_name(call, 2)
+                value = _expr(f"{source}[0]", self.visit(call.args[3]))
+            place = ast.Subscript(ast.Name(target, ast.Load()), index, ast.Store())
+            return ast.Assign([place], value)
+        return self.generic_visit(node)
+
+    def visit_If(self, node: ast.If) -> Any:
+        test = self.visit(node.test)
+        known = _constant(test)
+        if known is None:
+            return ast.If(test, self._block(node.body), self._block(node.orelse))
+        return self._block(node.body if known else node.orelse) or ast.Pass()
+
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
+        test = self.visit(node.test)
+        known = _constant(test)
+        if known is None:
+            return ast.IfExp(test, self.visit(node.body), self.visit(node.orelse))
+        return self.visit(node.body if known else node.orelse)
+
+    def _block(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        out: list[ast.stmt] = []
+        for s in body:
+            new = self.visit(s)
+            out += new if isinstance(new, list) else [new]
+        return out
+
+    def _converted(self, dtype: DType | None, way: int, value: ast.expr) -> ast.expr:
+        if dtype is None or dtype.name not in CONVERSIONS:
+            return value
+        wrapper = ast.parse(CONVERSIONS[dtype.name][way].format("_"), mode="eval").body
+        return _Replace("_", value).visit(wrapper)
+
+
+class _Replace(ast.NodeTransformer):
+    def __init__(self, name: str, value: ast.expr):
+        self.name, self.value = name, value
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return self.value if node.id == self.name else node
+
+
+def _pointer_name(call: ast.Call, position: int = 0) -> str:
+    p = call.args[position]
+    if not isinstance(p, ast.Name):
+        raise CompileError(f"{ast.unparse(call)}: a pointer must be a parameter or a variable")
+    return p.id
+
+
+def _expr(pattern: str, index: ast.expr) -> ast.expr:
+    node = ast.parse(pattern, mode="eval").body
+    assert isinstance(node, ast.Subscript)
+    node.slice = index
+    return node
+
+
+def _constant(test: ast.expr) -> bool | None:
+    """The truth of a test over literals only, else None."""
+    if any(isinstance(n, (ast.Name, ast.Call, ast.Subscript, ast.Attribute)) for n in ast.walk(test)):
+        return None
+    return bool(eval(compile(ast.fix_missing_locations(ast.Expression(test)), "<baked>", "eval"), {"__builtins__": {}}))
+
+
+def specialise(node: ast.FunctionDef, pointers: Mapping[str, DType], variables: Mapping[str, DType],
+               bake: Mapping[str, Any]) -> list[ast.stmt]:
+    """The body of a kernel for given dtypes of its pointers, type variables and baked parameters."""
+    worker = _Specialise(pointers, variables, bake, generic_functions())
+    return worker._block(_without_docstring(node.body))
+
+
+@functools.cache
+def generic_functions() -> frozenset[str]:
+    """Names a kernel may use without a type: `exp` where exp_f32 and exp_f64 exist."""
+    return frozenset(n[:-4] for n in helpers() if n.endswith("_f32") and n[:-4] + "_f64" in helpers())
+
+
+# ------------------------------------------------------------------------------------------------ inline
+class _Inline:
+    def __init__(self, table: Mapping[str, ast.FunctionDef]):
+        self.table, self.count = table, 0
+
+    def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        out: list[ast.stmt] = []
+        for s in body:
+            before: list[ast.stmt] = []
+            if isinstance(s, ast.While) and self._calls_helper(s.test):
+                raise CompileError(f"a helper function in the test of a while loop: {ast.unparse(s.test)}")
+            for field, value in ast.iter_fields(s):
+                if isinstance(value, ast.expr):
+                    setattr(s, field, self.expr(value, before))
+            if isinstance(s, (ast.For, ast.While, ast.If)):
+                s.body, s.orelse = self.block(s.body), self.block(s.orelse)
+            out += [*before, s]
+        return out
+
+    def _calls_helper(self, e: ast.expr) -> bool:
+        return any(isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in self.table for n in ast.walk(e))
+
+    def expr(self, e: ast.expr, before: list[ast.stmt]) -> ast.expr:
+        for field, value in ast.iter_fields(e):
+            if isinstance(value, ast.expr):
+                setattr(e, field, self.expr(value, before))
+            elif isinstance(value, list):
+                setattr(e, field, [self.expr(v, before) if isinstance(v, ast.expr) else v for v in value])
+        if isinstance(e, ast.Call) and isinstance(e.func, ast.Name) and e.func.id in self.table:
+            return self.expand(self.table[e.func.id], e.args, before)
+        return e
+
+    def expand(self, f: ast.FunctionDef, args: list[ast.expr], before: list[ast.stmt]) -> ast.expr:
+        self.count += 1
+        prefix = f"h{self.count}_"
+        names: dict[str, ast.expr] = {}
+        for param, value in zip(f.args.args, args, strict=True):
+            if isinstance(value, (ast.Name, ast.Constant)):
+                names[param.arg] = value
+            else:
+                local = prefix + param.arg
+                before.append(ast.Assign([ast.Name(local, ast.Store())], value))
+                names[param.arg] = ast.Name(local, ast.Load())
+        *steps, last = _without_docstring(f.body)
+        for s in steps:
+            assert isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)
+            value = self.expr(_Rename(names).visit(_copy(s.value)), before)
+            local = prefix + s.targets[0].id
+            while any(isinstance(v, ast.Name) and v.id == local for v in names.values()):
+                local += "_"  # a name assigned twice is two values
+            before.append(ast.Assign([ast.Name(local, ast.Store())], value))
+            names[s.targets[0].id] = ast.Name(local, ast.Load())
+        assert isinstance(last, ast.Return) and last.value is not None
+        return self.expr(_Rename(names).visit(_copy(last.value)), before)
+
+
+class _Rename(ast.NodeTransformer):
+    def __init__(self, names: Mapping[str, ast.expr]):
+        self.names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return self.names.get(node.id, node)
+
+
+def _copy(e: ast.expr) -> ast.expr:
+    return ast.parse(ast.unparse(e), mode="eval").body
+
+
+def inline_helpers(body: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements with every call of a helper function written out."""
+    return _Inline(helpers()).block(body)
+
+
+def flatten_text(text: str) -> str:
+    """Flat source of a module that defines one function."""
+    tree = ast.parse(text)
+    f = tree.body[0]
+    assert isinstance(f, ast.FunctionDef)
+    f.body = inline_helpers(f.body)
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"

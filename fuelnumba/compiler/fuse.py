@@ -1,0 +1,162 @@
+"""Fusion and order: nodes become steps. Elementwise nodes of one shape that lie next to each other become one region, one
+kernel; every other node is a step of its own. Steps are put in an order that keeps data and write dependences."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..core import ir
+from ..core.dims import same_shape
+from ..core.ir import Graph, Node
+from . import bindings
+
+MAX_NODES, MAX_POINTERS = 240, 24  # past these, compile time and registers cost more than a pass over memory
+
+
+@dataclass(eq=False)
+class Step:
+    """One launch: the nodes it computes (several only for a region) and those of them that others read."""
+
+    nodes: list[Node]
+    outputs: list[Node] = field(default_factory=list)
+
+    @property
+    def is_region(self) -> bool:
+        return self.nodes[0].op.is_elementwise and bindings.user_kernel(self.nodes[0]) is None
+
+
+def _runs(node: Node) -> bool:
+    """Views and leaves are no work."""
+    return not node.op.is_view and node.op.kind != "leaf"
+
+
+def fuse(graph: Graph, before: Mapping[Node, set[Node]]) -> list[Step]:
+    """The steps of a graph, in the order they run."""
+    nodes = [n for n in graph.nodes() if _runs(n)]
+    group: dict[Node, int] = {}  # node -> number of its step
+    members: dict[int, list[Node]] = {}
+    needs: dict[int, int] = {}  # step -> bits of all steps that must run before it
+    pinned = {r for readers in before.values() for r in readers} | set(before)
+
+    def direct(n: Node) -> set[int]:
+        return {group[p] for p in _producers(n)} | {group[r] for r in before.get(n, ()) if r in group}
+
+    for n in nodes:
+        mine, wanted = len(members), direct(n)
+        bits = 0
+        for g in wanted:
+            bits |= needs[g] | 1 << g
+        home = None
+        if n.op.is_elementwise and n not in pinned and bindings.user_kernel(n) is None:
+            for p in n.inputs:
+                g = group.get(p)
+                if g is None or not _fusible(members[g], n, pinned):
+                    continue
+                others = 0  # what n needs apart from g must not need g
+                for w in wanted - {g}:
+                    others |= needs[w] | 1 << w
+                if not others >> g & 1:
+                    home = g
+                    break
+        if home is None:
+            members[mine], needs[mine], group[n] = [n], bits, mine
+        else:
+            members[home].append(n)
+            group[n] = home
+            bits &= ~(1 << home)
+            if bits & ~needs[home]:
+                needs[home] |= bits
+                for g, old in needs.items():  # whatever needs the region now needs these too
+                    if old >> home & 1:
+                        needs[g] = old | bits
+            _merge_into(home, n, group, members, needs, pinned)
+    steps = {g: Step(m) for g, m in members.items()}
+    users = _readers(nodes)
+    roots = {_base(o) for o in graph.outputs}
+    for g, s in steps.items():
+        s.outputs = [n for n in s.nodes if n in roots or any(group[u] != g for u in users.get(n, ()))]
+    return _ordered(steps, group, before)
+
+
+def _fusible(region: list[Node], n: Node, pinned: set[Node]) -> bool:
+    first = region[0]
+    return (first.op.is_elementwise and first not in pinned and bindings.user_kernel(first) is None
+            and same_shape(first.shape, n.shape) and len(region) < MAX_NODES and len(_reads([*region, n])) < MAX_POINTERS)
+
+
+def _reads(nodes: list[Node]) -> set[Node]:
+    inside = set(nodes)
+    return {i for n in nodes for i in n.inputs if i not in inside and i.op is not ir.FULL}
+
+
+def _merge_into(home: int, n: Node, group: dict[Node, int], members: dict[int, list[Node]], needs: dict[int, int],
+                pinned: set[Node]) -> None:
+    """Pull the other elementwise regions that n reads into its own, where no path leads around."""
+    for p in n.inputs:
+        g = group.get(p)
+        if g is None or g == home or not _fusible(members[g], n, pinned):
+            continue
+        merged = members[g] + members[home]
+        if len(merged) > MAX_NODES or len(_reads(merged)) > MAX_POINTERS:
+            continue
+        between = [s for s, b in needs.items() if s not in (g, home) and b >> g & 1 and needs[home] >> s & 1]
+        if between or needs[g] >> home & 1:
+            continue
+        members[home] = merged
+        for m in members.pop(g):
+            group[m] = home
+        bits = needs.pop(g)
+        needs[home] = (needs[home] | bits) & ~(1 << g) & ~(1 << home)
+        for s, old in needs.items():
+            if s != home and old >> g & 1:
+                needs[s] = (old & ~(1 << g)) | 1 << home | needs[home]
+            elif s != home and old >> home & 1:
+                needs[s] = old | needs[home]
+
+
+def _base(n: Node) -> Node:
+    while n.op.is_view:
+        n = n.inputs[0]
+    return n
+
+
+def _producers(n: Node) -> list[Node]:
+    return [b for b in map(_base, n.inputs) if _runs(b)]
+
+
+def _readers(nodes: list[Node]) -> dict[Node, list[Node]]:
+    out: dict[Node, list[Node]] = {}
+    for n in nodes:
+        for p in _producers(n):
+            out.setdefault(p, []).append(n)
+    return out
+
+
+def _ordered(steps: dict[int, Step], group: dict[Node, int], before: Mapping[Node, set[Node]]) -> list[Step]:
+    """Kahn's order; of the steps that could run, the one whose last node was recorded first."""
+    wants: dict[int, set[int]] = {}
+    for g, s in steps.items():
+        found: set[int] = set()
+        for n in s.nodes:
+            found |= {group[p] for p in _producers(n)} | {group[r] for r in before.get(n, ()) if r in group}
+        wants[g] = found - {g}
+    rank = {g: k for k, g in enumerate(steps)}
+    unlocks: dict[int, list[int]] = {}
+    for g, ws in wants.items():
+        for w in ws:
+            unlocks.setdefault(w, []).append(g)
+    left = {g: len(ws) for g, ws in wants.items()}
+    ready = [(rank[g], g) for g, k in left.items() if not k]
+    heapq.heapify(ready)
+    out: list[Step] = []
+    while ready:
+        _, g = heapq.heappop(ready)
+        out.append(steps[g])
+        for u in unlocks.get(g, ()):
+            left[u] -= 1
+            if not left[u]:
+                heapq.heappush(ready, (rank[u], u))
+    assert len(out) == len(steps), "steps wait for one another"
+    return out

@@ -1,0 +1,187 @@
+"""A plan: the launches of a graph over storages, with every number an extent of the plan's symbols. Nothing in it depends on
+a particular call; `run.executor` makes it concrete for given lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..core import dims, ir
+from ..core.dims import Extent, product
+from ..core.dtypes import DType
+from ..core.ir import Graph, Node
+from ..core.layout import Layout, contiguous
+from ..core.source import Location
+from . import bindings
+from .bindings import UserKernel
+from .codegen import Source, kernel_source, region_source
+from .fuse import Step, fuse
+from .lower import Layouts, legalise, lower, storage_root
+from .order import order_writes
+
+
+@dataclass(eq=False)
+class Storage:
+    """A buffer. `kind`: 'input' (number `index` of the arguments), 'constant', 'output' or 'temporary'."""
+
+    id: int
+    kind: str
+    nbytes: Extent
+    index: int = -1
+    array: np.ndarray[Any, Any] | None = None
+    first: int = -1  # steps between which a temporary lives
+    last: int = -1
+
+
+@dataclass(frozen=True)
+class Pointer:
+    storage: Storage
+    offset: Extent  # bytes
+
+
+@dataclass(eq=False)
+class LaunchStep:
+    """One kernel call: `args` are Pointers, extents, floats, or the words 'status' and 'site', in the block's order."""
+
+    label: str
+    source: Source | None
+    args: list[Any]
+    total: Extent
+    cost: Extent
+    where: Location | None
+    nodes: list[Node]
+    blas: bool = False
+    user: UserKernel | None = None
+    arrays: list[tuple[Pointer, Layout, DType]] = field(default_factory=list)  # for a user's kernel
+    reads: list[Storage] = field(default_factory=list)
+    writes: list[Storage] = field(default_factory=list)
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.user.name if self.user else self.source.name if self.source else ""
+
+
+@dataclass(eq=False)
+class Output:
+    """A result: a fresh array over its storage, or the donated argument itself."""
+
+    storage: Storage
+    shape: tuple[Extent, ...]
+    dtype: DType
+    donated: int | None = None
+
+
+@dataclass(eq=False)
+class Plan:
+    graph: Graph  # as traced
+    lowered: Graph
+    launches: list[LaunchStep]
+    storages: list[Storage]
+    outputs: list[Output]
+    generation: int
+
+    @property
+    def sources(self) -> list[Source]:
+        """The distinct kernels, in order of first use."""
+        found = {s.source.key: s.source for s in self.launches if s.source is not None}
+        return list(found.values())
+
+    def __str__(self) -> str:
+        from .show import format_plan
+
+        return format_plan(self)
+
+    __repr__ = __str__
+
+
+def make_plan(graph: Graph, input_layouts: Mapping[Node, Layout]) -> Plan:
+    """Lower, order, fuse and lay out a traced graph. Raises NoKernelError, GraphError."""
+    with dims.tracing(graph.env):
+        layouts = Layouts(input_layouts)
+        lowered = lower(graph)
+        # a donated argument that is not contiguous is copied first, so that its own array cannot be the result
+        lowered = legalise(lowered, layouts)
+        lowered, before = order_writes(lowered)
+        steps = fuse(lowered, before)
+        return _Planner(graph, lowered, layouts).plan(steps)
+
+
+class _Planner:
+    def __init__(self, graph: Graph, lowered: Graph, layouts: Layouts):
+        self.graph, self.lowered, self.layouts = graph, lowered, layouts
+        self.storages: dict[Node, Storage] = {}
+
+    def plan(self, steps: Sequence[Step]) -> Plan:
+        outputs = [self._output(o) for o in self.lowered.outputs]
+        launches = []
+        for k, s in enumerate(steps):
+            launch = self._region(s) if s.is_region else self._kernel(s.nodes[0])
+            for storage in launch.reads + launch.writes:
+                storage.first = k if storage.first < 0 else storage.first
+                storage.last = k
+            launches.append(launch)
+        return Plan(self.graph, self.lowered, launches, list(self.storages.values()), outputs, bindings.generation)
+
+    # -- storage
+    def storage(self, node: Node) -> Storage:
+        root = storage_root(node)
+        found = self.storages.get(root)
+        if found is None:
+            found = self.storages[root] = self._new(root, "temporary")
+        return found
+
+    def _new(self, root: Node, kind: str) -> Storage:
+        number = len(self.storages)
+        nbytes = product(root.shape) * root.dtype.itemsize
+        if root.op is ir.INPUT:
+            return Storage(number, "input", nbytes, self.lowered.inputs.index(root))
+        if root.op is ir.CONSTANT:
+            return Storage(number, "constant", nbytes, array=root.attr("captured").array)
+        return Storage(number, kind, nbytes)
+
+    def _output(self, node: Node) -> Output:
+        root = storage_root(node)
+        if root not in self.storages:
+            self.storages[root] = self._new(root, "output")
+        storage = self.storages[root]
+        return Output(storage, node.shape, node.dtype, storage.index if storage.kind == "input" else None)
+
+    def pointer(self, node: Node) -> Pointer:
+        return Pointer(self.storage(node), self.layouts(node).offset * node.dtype.itemsize)
+
+    # -- launches
+    def _region(self, step: Step) -> LaunchStep:
+        layouts = [contiguous(o.shape) for o in step.outputs]
+        made = region_source(step.nodes, step.outputs, self.layouts, layouts)
+        pointers = iter(made.pointers)
+        args = [self.pointer(next(pointers)) if p.kind == "pointer" else made.values[p.name] for p in made.source.params]
+        inside = set(step.nodes)
+        return LaunchStep(made.source.label, made.source, args, made.total, made.steps, step.nodes[-1].where, step.nodes,
+                          reads=[self.storage(n) for n in made.pointers if n not in inside],
+                          writes=[self.storage(o) for o in step.outputs])
+
+    def _kernel(self, node: Node) -> LaunchStep:
+        read = [i for k, i in enumerate(node.inputs) if k != node.op.destroys]
+        operands = [self.layouts.operand(i) for i in read]
+        result = self.layouts.operand(node)
+        pointers = [self.pointer(n) for n in (*read, node)]
+        reads, writes = [self.storage(i) for i in read], [self.storage(node)]
+        user = bindings.user_kernel(node)
+        if user is not None:
+            arrays = [(p, o.layout, o.dtype) for p, o in zip(pointers, [*operands, result])]
+            return LaunchStep(node.op.name, None, list(node.attributes.values()), 1, 1, node.where, [node], user=user,
+                              arrays=arrays, reads=reads, writes=writes, note="registered by the user")
+        kernel, refused = bindings.choose(node, operands, node.attributes)
+        if kernel is None:
+            raise bindings.no_kernel(node, refused)
+        launch = kernel.launch(operands, [result], node.attributes)
+        source = kernel_source(kernel, bindings.key_dtypes(node), launch.bake)
+        given = iter(pointers)
+        args = [next(given) if p.kind == "pointer" else p.kind if p.kind in ("status", "site") else launch.args[p.name]
+                for p in source.params]
+        return LaunchStep(source.label, source, args, launch.total, launch.cost, node.where, [node], kernel.blas,
+                          reads=reads, writes=writes, note="; ".join(refused))

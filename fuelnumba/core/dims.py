@@ -1,0 +1,323 @@
+"""Symbolic extents: an axis length is an int or a `Dim`, a polynomial over named symbols with integer coefficients.
+
+While tracing, every symbol has a *hint*, the length it had in the call that is being traced. A comparison that algebra
+cannot decide is decided by the hint and remembered as a guard: the plan serves only calls for which all guards decide
+alike. Symbols stand for lengths of at least 2 (lengths 0 and 1 are always compiled for as such, since they change what
+broadcasting means).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Union
+
+Extent = Union[int, "Dim"]
+Monomial = tuple[Any, ...]  # sorted atoms, repeated for powers; an atom is a symbol's name or an opaque (op, a, b)
+
+MIN_SYMBOL = 2
+
+
+def _atom_key(atom: Any) -> tuple[int, str]:
+    return (0, atom) if isinstance(atom, str) else (1, repr(atom))
+
+
+@dataclass
+class Guard:
+    """`a` compares to `b` by `op` ('==' or '<') as `holds` said for the hints."""
+
+    op: str
+    a: Extent
+    b: Extent
+    holds: bool
+
+    def check(self, env: Mapping[str, int]) -> bool:
+        a, b = evaluate(self.a, env), evaluate(self.b, env)
+        return (a == b if self.op == "==" else a < b) is self.holds
+
+    def __str__(self) -> str:
+        op = self.op if self.holds else {"==": "!=", "<": ">="}[self.op]
+        return f"{self.a} {op} {self.b}"
+
+
+@dataclass
+class SymEnv:
+    """The symbols of one trace: their hints, where they come from, and the guards recorded so far."""
+
+    hints: dict[str, int] = field(default_factory=dict)
+    guards: list[Guard] = field(default_factory=list)
+
+    def symbol(self, name: str, hint: int) -> Dim:
+        self.hints[name] = hint
+        return Dim({(name,): 1})
+
+    def decide(self, op: str, a: Extent, b: Extent) -> bool:
+        va, vb = evaluate(a, self.hints), evaluate(b, self.hints)
+        holds = va == vb if op == "==" else va < vb
+        if not any(g.op == op and same(g.a, a) and same(g.b, b) for g in self.guards):
+            self.guards.append(Guard(op, a, b, holds))
+        return holds
+
+
+_active = threading.local()
+
+
+@contextmanager
+def tracing(env: SymEnv) -> Any:
+    """Comparisons inside the block are decided by `env`'s hints and recorded as its guards."""
+    before = getattr(_active, "env", None)
+    _active.env = env
+    try:
+        yield env
+    finally:
+        _active.env = before
+
+
+class Dim:
+    """A polynomial over symbols. Supports + - * // % and comparison with ints and Dims; hashable and immutable."""
+
+    __slots__ = ("_hash", "terms")
+    terms: dict[Monomial, int]
+
+    def __init__(self, terms: dict[Monomial, int]):
+        self.terms = terms
+        self._hash = hash(frozenset(terms.items()))
+
+    # -- arithmetic
+    def __add__(self, other: Any) -> Extent:
+        o = _terms(other)
+        if o is None:
+            return NotImplemented
+        out = dict(self.terms)
+        for m, c in o.items():
+            out[m] = out.get(m, 0) + c
+        return _simplify(out)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Extent:
+        return _simplify({m: -c for m, c in self.terms.items()})
+
+    def __sub__(self, other: Any) -> Extent:
+        return self + (-other) if isinstance(other, (int, Dim)) else NotImplemented
+
+    def __rsub__(self, other: Any) -> Extent:
+        return -self + other if isinstance(other, (int, Dim)) else NotImplemented
+
+    def __mul__(self, other: Any) -> Extent:
+        o = _terms(other)
+        if o is None:
+            return NotImplemented
+        out: dict[Monomial, int] = {}
+        for m1, c1 in self.terms.items():
+            for m2, c2 in o.items():
+                m = tuple(sorted(m1 + m2, key=_atom_key))
+                out[m] = out.get(m, 0) + c1 * c2
+        return _simplify(out)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Any) -> Extent:
+        exact = divide_exact(self, other)
+        return exact if exact is not None else _opaque("//", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Extent:
+        return _opaque("//", other, self)
+
+    def __mod__(self, other: Any) -> Extent:
+        return 0 if divide_exact(self, other) is not None else _opaque("%", self, other)
+
+    def __rmod__(self, other: Any) -> Extent:
+        return _opaque("%", other, self)
+
+    # -- comparison: algebra first, then the hints of the trace
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Dim):
+            if self.terms == other.terms:
+                return True
+        elif not isinstance(other, int):
+            return NotImplemented
+        return _decide_equal(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        result = self.__eq__(other)
+        return result if result is NotImplemented else not result
+
+    def __lt__(self, other: Any) -> bool:
+        return _less(self, other)
+
+    def __gt__(self, other: Any) -> bool:
+        return _less(other, self)
+
+    def __le__(self, other: Any) -> bool:
+        return not _less(other, self)
+
+    def __ge__(self, other: Any) -> bool:
+        return not _less(self, other)
+
+    def __bool__(self) -> bool:
+        return self != 0
+
+    def __index__(self) -> int:
+        """Using a symbolic length as a plain int pins it: the plan then serves this length only."""
+        env: SymEnv | None = getattr(_active, "env", None)
+        if env is None:
+            raise TypeError(f"symbolic length {self} used as an int outside a trace")
+        value = evaluate(self, env.hints)
+        env.decide("==", self, value)
+        return value
+
+    __int__ = __index__
+
+    def __float__(self) -> float:
+        return float(self.__index__())
+
+    def __repr__(self) -> str:
+        parts = []
+        for m, c in sorted(self.terms.items(), key=lambda t: (-len(t[0]), [_atom_key(a) for a in t[0]])):
+            factors = [a if isinstance(a, str) else f"({a[1]} {a[0]} {a[2]})" for a in m]
+            if c != 1 or not factors:
+                factors.insert(0, str(c))
+            parts.append("*".join(factors))
+        return " + ".join(parts).replace("+ -", "- ")
+
+
+def _terms(x: Any) -> dict[Monomial, int] | None:
+    if isinstance(x, Dim):
+        return x.terms
+    return {(): int(x)} if isinstance(x, int) or hasattr(x, "__index__") else None
+
+
+def _simplify(terms: dict[Monomial, int]) -> Extent:
+    terms = {m: c for m, c in terms.items() if c}
+    if not terms:
+        return 0
+    if len(terms) == 1 and () in terms:
+        return terms[()]
+    return Dim(terms)
+
+
+def _opaque(op: str, a: Any, b: Any) -> Extent:
+    if isinstance(b, int) and b == 0:
+        raise ZeroDivisionError(f"{a} {op} 0")
+    return Dim({((op, a, b),): 1})
+
+
+def divide_exact(a: Extent, b: Extent) -> Extent | None:
+    """a / b when it is exact for every value of the symbols (division by a single term), else None."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b if b and a % b == 0 else None
+    if same(a, b):
+        return 1
+    bt = _terms(b)
+    if bt is None or len(bt) != 1:
+        return None
+    (bm, bc), = bt.items()
+    out: dict[Monomial, int] = {}
+    for m, c in (_terms(a) or {}).items():
+        rest = list(m)
+        for atom in bm:
+            if atom not in rest:
+                return None
+            rest.remove(atom)
+        if bc == 0 or c % bc:
+            return None
+        out[tuple(rest)] = c // bc
+    return _simplify(out)
+
+
+def same(a: Extent, b: Extent) -> bool:
+    """Structural equality: no hints, no guards."""
+    if isinstance(a, Dim):
+        return isinstance(b, Dim) and a.terms == b.terms
+    return not isinstance(b, Dim) and a == b
+
+
+def same_shape(a: Iterable[Extent], b: Iterable[Extent]) -> bool:
+    a, b = tuple(a), tuple(b)
+    return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b))
+
+
+def lower_bound(x: Extent) -> int | None:
+    """A value `x` cannot fall below, or None: symbols are >= 2, so a polynomial with no negative terms has one."""
+    if isinstance(x, int):
+        return x
+    total = 0
+    for m, c in x.terms.items():
+        if not m:
+            total += c
+        elif c < 0:
+            return None
+        else:
+            low = c
+            for atom in m:
+                low *= MIN_SYMBOL if isinstance(atom, str) else 0
+            total += low
+    return total
+
+
+def _decide_equal(a: Extent, b: Extent) -> bool:
+    difference = a - b
+    if isinstance(difference, int):
+        return difference == 0
+    for d in (difference, -difference):
+        low = lower_bound(d)
+        if low is not None and low > 0:
+            return False
+    env: SymEnv | None = getattr(_active, "env", None)
+    return env.decide("==", a, b) if env is not None else False
+
+
+def _less(a: Extent, b: Extent) -> bool:
+    difference = b - a
+    if isinstance(difference, int):
+        return difference > 0
+    low = lower_bound(difference)
+    if low is not None and low > 0:
+        return True
+    low = lower_bound(-difference)
+    if low is not None and low >= 0:
+        return False
+    env: SymEnv | None = getattr(_active, "env", None)
+    if env is None:
+        raise TypeError(f"cannot order {a} and {b} outside a trace")
+    return env.decide("<", a, b)
+
+
+def evaluate(x: Extent, env: Mapping[str, int]) -> int:
+    """The value of an extent for given symbols."""
+    if not isinstance(x, Dim):
+        return x
+    total = 0
+    for m, c in x.terms.items():
+        for atom in m:
+            if isinstance(atom, str):
+                c *= env[atom]
+            else:
+                op, a, b = atom
+                va, vb = evaluate(a, env), evaluate(b, env)
+                c *= va // vb if op == "//" else va % vb
+        total += c
+    return total
+
+
+def product(extents: Iterable[Extent]) -> Extent:
+    out: Extent = 1
+    for e in extents:
+        out = out * e
+    return out
+
+
+def symbols(x: Extent) -> set[str]:
+    if not isinstance(x, Dim):
+        return set()
+    out: set[str] = set()
+    for m in x.terms:
+        for atom in m:
+            out |= {atom} if isinstance(atom, str) else symbols(atom[1]) | symbols(atom[2])
+    return out

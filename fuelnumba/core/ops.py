@@ -1,0 +1,388 @@
+"""`OpDef`: everything that is true of an op on every backend, said once.
+
+An op has inputs (arrays) and attributes (static values). `infer` gives shape and dtype or raises; `ref` computes it on
+float64 NumPy arrays; `expr` (elementwise ops) or kernels say how to run it; `view` (views) says how the layout changes.
+Kernels are attached by the decorator `op.kernel(...)`, next to the declaration.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import dtypes as dt
+from . import scalar
+from .dims import Dim, Extent, product
+from .dtypes import DType, dtype_of
+from .errors import ArgumentError, AxisError, DTypeError, ShapeError
+from .layout import Layout, Shape
+
+CPU = "cpu"
+
+
+class Aval(NamedTuple):
+    """What is known of an array while tracing: its shape (ints and Dims) and dtype."""
+
+    shape: Shape
+    dtype: DType
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+# ------------------------------------------------------------------------------------------------ attributes
+@dataclass(frozen=True)
+class Attr:
+    """A static parameter: `check(value, avals)` returns its canonical, hashable form or raises."""
+
+    check: Callable[[Any, Sequence[Aval]], Any]
+    default: Any = inspect.Parameter.empty
+    kind: str = ""
+
+
+def check_axis(axis: Any, rank: int) -> int:
+    try:
+        k = axis.__index__()
+    except AttributeError:
+        raise ArgumentError(f"axis must be an integer, not {axis!r}") from None
+    if not -rank <= k < rank:
+        raise AxisError(f"axis {k} is out of range for an array of rank {rank}")
+    return k % rank
+
+
+def check_axes(axes: Any, rank: int) -> tuple[int, ...]:
+    """None means all axes; otherwise a sorted tuple without repetition."""
+    if axes is None:
+        return tuple(range(rank))
+    found = [check_axis(a, rank) for a in (axes if isinstance(axes, (tuple, list)) else (axes,))]
+    if len(set(found)) != len(found):
+        raise AxisError(f"axes {tuple(axes)} name an axis twice")
+    return tuple(sorted(found))
+
+
+def Axis(default: Any = inspect.Parameter.empty) -> Attr:
+    return Attr(lambda v, avals: check_axis(v, avals[0].rank), default, "axis")
+
+
+def Axes(default: Any = None) -> Attr:
+    return Attr(lambda v, avals: check_axes(v, avals[0].rank), default, "axes")
+
+
+def _check_number(kind: type, v: Any) -> Any:
+    if isinstance(v, (bool, np.bool_)) is not (kind is bool) or not isinstance(v, (int, float, np.number, np.bool_)):
+        raise ArgumentError(f"expected a Python {kind.__name__}, not {v!r}")
+    if kind is int and not isinstance(v, (int, np.integer)):
+        raise ArgumentError(f"expected a Python int, not {v!r}")
+    return kind(v)
+
+
+def Float(default: Any = inspect.Parameter.empty, *, optional: bool = False) -> Attr:
+    return Attr(lambda v, _: None if v is None and optional else _check_number(float, v), default, "float")
+
+
+def Number(default: Any = inspect.Parameter.empty) -> Attr:
+    """A Python number kept as it is (int or float), or None where that is the default."""
+    def check(v: Any, _: Sequence[Aval]) -> Any:
+        if v is None and default is None:
+            return None
+        return _check_number(int if isinstance(v, (int, np.integer)) and not isinstance(v, (bool, np.bool_)) else float, v)
+
+    return Attr(check, default, "number")
+
+
+def Int(default: Any = inspect.Parameter.empty) -> Attr:
+    return Attr(lambda v, _: _check_number(int, v), default, "int")
+
+
+def Bool(default: Any = inspect.Parameter.empty) -> Attr:
+    return Attr(lambda v, _: bool(v), default, "bool")
+
+
+def Dtype(default: Any = inspect.Parameter.empty) -> Attr:
+    return Attr(lambda v, _: dtype_of(v), default, "dtype")
+
+
+def check_extent(v: Any) -> Extent:
+    if isinstance(v, Dim):
+        return v
+    if not hasattr(v, "__index__"):
+        raise ArgumentError(f"a length must be an integer, not {v!r}")
+    return int(v.__index__())
+
+
+def check_shape(v: Any) -> Shape:
+    if isinstance(v, (tuple, list)):
+        return tuple(check_extent(n) for n in v)
+    return (check_extent(v),)
+
+
+def ShapeAttr(default: Any = inspect.Parameter.empty) -> Attr:
+    return Attr(lambda v, _: check_shape(v), default, "shape")
+
+
+# ------------------------------------------------------------------------------------------------ kernels
+class Operand(NamedTuple):
+    """An array as a kernel sees it when it is launched."""
+
+    layout: Layout
+    dtype: DType
+
+    @property
+    def shape(self) -> Shape:
+        return self.layout.shape
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How a kernel is called for given operands: the values of its extra parameters by name, the number of work items
+    that `lo, hi` divide among threads, and the operations per item (for deciding on threads). `bake` are parameters
+    written into the source as literals."""
+
+    args: Mapping[str, Any]
+    total: Extent
+    cost: Extent = 1
+    bake: Mapping[str, Any] = field(default_factory=dict)
+
+
+# annotations of parameters that are values: numbers, then what `Launch.bake` writes into the source
+NOT_POINTERS = frozenset({"int", "float", "bool", "Word"})
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """A kernel written as a Python function: pointers to inputs, then outputs, then extra parameters, then `lo, hi`.
+
+    `types` maps type variables ('T', 'I') to the dtypes they may take; a pointer parameter is annotated with its variable
+    or dtype name, and stands for 'T' when it is not. `strided` inputs may have any layout; others are contiguous.
+    `accepts` returns None, or the reason why these operands are refused.
+    """
+
+    fn: Callable[..., Any]
+    backend: str
+    types: Mapping[str, tuple[DType, ...]]
+    launch: Callable[[Sequence[Operand], Sequence[Operand], Mapping[str, Any]], Launch]
+    strided: bool = False
+    accepts: Callable[[Sequence[Operand], Mapping[str, Any]], str | None] | None = None
+    blas: bool = False
+    optional: frozenset[str] = frozenset()  # parameters that an input of the op need not be there for
+
+    @property
+    def name(self) -> str:
+        return self.fn.__name__
+
+    def operands(self, count: int) -> dict[str, str]:
+        """Pointer parameters for `count` operands: name -> type variable or dtype name. Optional inputs that are not
+        given have no parameter; a baked flag keeps the kernel from naming them."""
+        params = list(inspect.signature(self.fn).parameters.values())
+        if self.optional:
+            annotations = [str(p.annotation) for p in params]
+            surplus = next(k for k, a in enumerate(annotations) if a in NOT_POINTERS) - count
+            absent = [p.name for p in params if p.name in self.optional][-surplus:] if surplus > 0 else []
+            params = [p for p in params if p.name not in absent]
+        return {p.name: "T" if p.annotation is p.empty else str(p.annotation).strip("'\"") for p in params[:count]}
+
+    def pointers(self, count: int) -> list[str]:
+        """The type variable or dtype name of each of the first `count` parameters."""
+        return list(self.operands(count).values())
+
+    def match(self, dtypes: Sequence[DType]) -> dict[str, DType] | None:
+        """The type variables for these operand dtypes (inputs, then outputs), or None if the kernel does not serve them."""
+        bound: dict[str, DType] = {}
+        for var, d in zip(self.pointers(len(dtypes)), dtypes):
+            allowed = self.types.get(var)
+            if allowed is None:
+                if dt.BY_NAME.get(var) is not d:
+                    return None
+            elif d not in allowed or bound.setdefault(var, d) is not d:
+                return None
+        return bound
+
+
+# ------------------------------------------------------------------------------------------------ ops
+@dataclass(eq=False)
+class OpDef:
+    """An op, declared once. See the module docstring; fields left at their default do not apply to this kind of op."""
+
+    name: str
+    kind: str  # 'elementwise' 'view' 'reduce' 'matmul' 'movement' 'index' 'norm' 'attention' 'memory' 'leaf'
+    inputs: tuple[str, ...]  # names; 'w?' may be left out, '*xs' takes any number
+    infer: Callable[..., Aval]
+    attrs: dict[str, Attr] = field(default_factory=dict)
+    ref: Callable[..., Any] | None = None
+    expr: scalar.Expr | None = None
+    domain: str = "any"  # which dtypes the arrays are brought to, see DOMAINS
+    view: Callable[..., Layout | None] | None = None
+    destroys: int | None = None  # the input whose storage the op overwrites; its kernels do not get it as an input
+    last_axis: str = ""  # this attribute is an axis the kernels want last: the tracer permutes
+    decompose: Callable[..., Any] | None = None  # (builder, input nodes, **attrs) -> node: the op in terms of others
+    samples: Callable[[], Iterable[tuple[tuple[Any, ...], dict[str, Any]]]] | None = None
+    tolerance: Mapping[str, float] = field(default_factory=dict)
+    reference: str = ""  # the name in the reference system
+    doc: str = ""
+    kernels: list[Kernel] = field(default_factory=list)
+
+    @property
+    def is_elementwise(self) -> bool:
+        return self.kind == "elementwise"
+
+    @property
+    def is_view(self) -> bool:
+        return self.view is not None
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    def arity(self) -> tuple[int, float]:
+        least = sum(1 for n in self.inputs if not n.endswith("?") and not n.startswith("*"))
+        return least, float("inf") if any(n.startswith("*") for n in self.inputs) else len(self.inputs)
+
+    def check_attrs(self, avals: Sequence[Aval], given: Mapping[str, Any]) -> dict[str, Any]:
+        """Canonical attributes, defaults filled in. Raises ArgumentError for a missing or unknown one."""
+        unknown = [k for k in given if k not in self.attrs]
+        if unknown:
+            raise ArgumentError(f"{self.name}() has no parameter {unknown[0]!r}",
+                                cure="it takes " + (", ".join(self.attrs) or "none"))
+        out = {}
+        for name, attr in self.attrs.items():
+            value = given.get(name, attr.default)
+            if value is inspect.Parameter.empty:
+                raise ArgumentError(f"{self.name}() needs the parameter {name!r}")
+            try:
+                out[name] = attr.check(value, avals)
+            except (ArgumentError, AxisError, DTypeError) as err:
+                raise type(err)(f"{self.name}(): {name}: {err.what}", cure=err.cure) from None
+        return out
+
+    def kernel(self, backend: str, types: Any, *, launch: Callable[..., Launch], strided: bool = False,
+               accepts: Callable[..., str | None] | None = None, blas: bool = False) -> Callable[[Any], Any]:
+        """Decorator: attach a kernel for a backend. `types` is a tuple of dtypes for 'T', or a mapping of variables."""
+        table = dict(types) if isinstance(types, Mapping) else {"T": tuple(types)}
+
+        def attach(fn: Callable[..., Any]) -> Callable[..., Any]:
+            params = list(inspect.signature(fn).parameters)
+            if params[-2:] != ["lo", "hi"]:
+                raise TypeError(f"kernel {fn.__name__} of {self.name} must end with the parameters lo, hi")
+            if any(k.fn.__name__ == fn.__name__ and k.backend == backend for k in self.kernels):
+                raise TypeError(f"{self.name} has a kernel {fn.__name__} for {backend} already")
+            optional = frozenset(n[:-1] for n in self.inputs if n.endswith("?"))
+            self.kernels.append(Kernel(fn, backend, table, launch, strided, accepts, blas, optional))
+            return fn
+
+        return attach
+
+    def dtypes(self) -> dict[str, list[str]]:
+        """Backend -> names of the dtypes its first array may have."""
+        if self.is_view or self.kind == "leaf":
+            return {CPU: [d.name for d in dt.ALL]}
+        if self.is_elementwise:
+            return {CPU: [d.name for d in DOMAINS[self.domain]]}
+        out: dict[str, list[str]] = {}
+        for k in self.kernels:
+            names = out.setdefault(k.backend, [])
+            served = k.types.get("T") or next(iter(k.types.values()))
+            names += [d.name for d in served if d.name not in names]
+        if self.decompose is not None and not self.kernels:
+            out[CPU] = [d.name for d in dt.FLOATS]
+        return {b: [d.name for d in dt.ALL if d.name in names] for b, names in out.items()}
+
+
+DOMAINS: dict[str, tuple[DType, ...]] = {
+    "any": dt.COMPUTABLE, "number": dt.NUMBERS, "float": dt.FLOATS, "int": dt.INTS, "bits": dt.INTS + (dt.bool_,),
+    "mixed": dt.ALL, "truth": (dt.bool_,), "division": dt.FLOATS, "sum": dt.FLOATS + (dt.i64,),
+}
+
+OPS: dict[str, OpDef] = {}
+
+
+def op(name: str, kind: str, inputs: str, **fields: Any) -> OpDef:
+    """Declare an op: `inputs` is a string of names ('x w? *rest'). Raises TypeError when the name is taken or the
+    declaration contradicts itself."""
+    if name in OPS:
+        raise TypeError(f"op {name} is declared twice")
+    made = OpDef(name, kind, tuple(inputs.split()), **fields)
+    if made.expr is not None:
+        used = _args_used(made.expr)
+        if used and max(used) >= len(made.inputs):
+            raise TypeError(f"op {name}: its expression uses operand {max(used)} of {len(made.inputs)}")
+    OPS[name] = made
+    return made
+
+
+def _args_used(e: scalar.Expr) -> set[int]:
+    if e.op == "arg":
+        return {int(e.value or 0)}
+    return set().union(*(_args_used(a) for a in e.args)) if e.args else set()
+
+
+def elementwise(name: str, formula: Callable[..., scalar.Expr], *, domain: str = "float", out: str = "same",
+                ref: Callable[..., Any] | None = None, reference: str = "", doc: str = "", **fields: Any) -> OpDef:
+    """Declare an elementwise op by its formula, e.g. `elementwise("silu", lambda x: x * sigmoid(x))`.
+
+    `domain` says which dtypes it computes in (arrays of others are cast first, as NumPy does); `out` is 'same' or 'bool'.
+    Shapes broadcast. An operand called `condition` is boolean; one called `indices` an integer. The reference, unless
+    given, is the formula on float64 NumPy values.
+    """
+    names = list(inspect.signature(formula).parameters)
+    expr = formula(*(scalar.arg(k) for k in range(len(names))))
+
+    def infer(*avals: Aval) -> Aval:
+        shape = same_shapes(name, avals)
+        data = [a.dtype for a, n in zip(avals, names) if n != "condition"]
+        if data[0] not in DOMAINS[domain]:
+            raise DTypeError(f"{name}() is not defined for {data[0]}")
+        if any(d is not data[0] for d in data):
+            raise DTypeError(f"{name}() got mixed dtypes {', '.join(map(str, data))}")
+        return Aval(shape, dt.bool_ if out == "bool" else data[0])
+
+    if ref is None:
+        def ref(*arrays: Any) -> Any:
+            return scalar.evaluate(expr, arrays)
+
+    return op(name, "elementwise", " ".join(names), infer=infer, expr=expr, domain=domain, ref=ref, reference=reference,
+              doc=doc, **fields)
+
+
+# ------------------------------------------------------------------------------------------------ shape rules
+def same_shapes(name: str, avals: Sequence[Aval]) -> Shape:
+    """All shapes must be equal here: broadcasting is made visible before (`broadcast_to` nodes)."""
+    shape = avals[0].shape
+    for a in avals[1:]:
+        if a.shape != shape:
+            raise ShapeError(f"{name}() got shapes {fmt(shape)} and {fmt(a.shape)}")
+    return shape
+
+
+def broadcast_shapes(name: str, shapes: Sequence[Shape]) -> Shape:
+    """NumPy's rule on symbolic extents. Raises ShapeError naming all shapes and the axis."""
+    rank = max((len(s) for s in shapes), default=0)
+    out: list[Extent] = []
+    for k in range(rank):
+        n: Extent = 1
+        for s in shapes:
+            j = k - (rank - len(s))
+            if j < 0 or s[j] == 1:
+                continue
+            if n == 1:
+                n = s[j]
+            elif n != s[j]:
+                raise ShapeError(f"{name}() cannot broadcast shapes {' and '.join(map(fmt, shapes))}: "
+                                 f"axis {k - rank} is {n} in one and {s[j]} in another",
+                                 cure="lengths must be equal or 1; insert an axis with x[:, None] or reshape")
+        out.append(n)
+    return tuple(out)
+
+
+def fmt(shape: Shape) -> str:
+    return "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
+
+
+def numel(shape: Shape) -> Extent:
+    return product(shape)

@@ -1,0 +1,537 @@
+"""`jit`: a NumPy function, traced once per kind of arguments, then run from its plan.
+
+The key of a plan is explicit: the structure of the arguments, each leaf's dtype, shape and layout, static values, and what
+the function read from outside (guards). A length that was seen to vary becomes a symbol: plans then serve every length.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import time
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+import numpy as np
+
+from .compiler import bindings, modcache
+from .compiler.plan import Plan, make_plan
+from .core import dtypes as dt
+from .core import ir
+from .core.dims import MIN_SYMBOL, Dim, Extent, Guard, SymEnv
+from .core.errors import ArgumentError, DonationError, FuelError, LeakedTracerError
+from .core.ir import Graph
+from .core.layout import Layout, contiguous
+from .core.tree import LEAF, TreeDef, flatten_leaves, unflatten
+from .run.executor import Instance
+from .run.memory import address
+from .trace import guards
+from .trace.apply import as_tensor, check_array
+from .trace.tensor import Tensor, Trace, current_trace, tracing_into
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Signature = tuple[Any, ...]
+
+MAX_INSTANCES = 64  # plans made concrete for particular lengths; the oldest goes first
+ADOPT_FROM = 64 * 1024  # bytes: smaller captured arrays are compared by content at every call
+_SCALARS = {bool: "b", int: "i", float: "f"}
+
+
+# ------------------------------------------------------------------------------------------------ what a call looks like
+def _leaf_signature(leaf: Any) -> Signature | None:
+    """Of an array: (dtype, shape, None or strides); of a Python scalar: its kind. None for anything else."""
+    if type(leaf) is np.ndarray:
+        return (leaf.dtype, leaf.shape, None if leaf.flags.c_contiguous else leaf.strides)
+    kind = _SCALARS.get(type(leaf))
+    return (kind,) if kind is not None else None
+
+
+@dataclass(eq=False)
+class Specialisation:
+    """One traced and planned form of a function, for a pattern of shapes."""
+
+    key: Signature  # structure, static values, leaf kinds
+    pattern: tuple[tuple[Extent, ...] | None, ...]  # per leaf: its shape, lengths that vary as Dims
+    plan: Plan
+    out_tree: TreeDef
+    out_constants: list[tuple[int, Any]]  # results that are no arrays: position, value
+    guards: guards.GuardSet
+    scalars: dict[int, str]
+    trace_seconds: float
+    instances: dict[Signature, Instance] = field(default_factory=dict)
+
+    def bind(self, shapes: Sequence[tuple[int, ...] | None]) -> dict[str, int] | None:
+        """The symbols' values for these shapes, or None when they do not fit."""
+        env: dict[str, int] = {}
+        for pattern, shape in zip(self.pattern, shapes):
+            if pattern is None or shape is None:
+                continue
+            for p, n in zip(pattern, shape):
+                if isinstance(p, Dim):
+                    name = str(p)
+                    if n < MIN_SYMBOL or env.setdefault(name, n) != n:
+                        return None
+                elif p != n:
+                    return None
+        return env if all(g.check(env) for g in self.plan.graph.env.guards) else None
+
+    def misfit(self, names: Sequence[str], shapes: Sequence[tuple[int, ...] | None]) -> str:
+        """What differs, in words."""
+        env: dict[str, int] = {}
+        for name, pattern, shape in zip(names, self.pattern, shapes):
+            for axis, (p, n) in enumerate(zip(pattern or (), shape or ())):
+                if isinstance(p, Dim):
+                    if n < MIN_SYMBOL:
+                        return f"axis {axis} of {name} has length {n}: lengths 0 and 1 are compiled for on their own"
+                    if env.setdefault(str(p), n) != n:
+                        return f"axis {axis} of {name} has length {n} where {p} is {env[str(p)]}"
+                elif p != n:
+                    return f"axis {axis} of {name} has length {n}, not {p}"
+        failed = [g for g in self.plan.graph.env.guards if not g.check(env)]
+        return f"the condition {failed[0]} no longer holds" if failed else "nothing"
+
+
+class Jitted(Generic[P, R]):
+    """A jitted function. Call it like the function; `graph`, `plan` and `explain()` show what runs."""
+
+    def __init__(self, fn: Callable[P, R], static_argnames: Iterable[str] | str = (), donate: Iterable[str] | str = (),
+                 dims: Mapping[str, Sequence[str | None]] | None = None) -> None:
+        if isinstance(fn, (staticmethod, classmethod)):
+            raise ArgumentError(f"jit goes under @{type(fn).__name__}, next to the function")
+        if not callable(fn):
+            raise ArgumentError(f"jit takes a function, not {fn!r}")
+        functools.update_wrapper(self, fn)
+        self.__wrapped__ = fn
+        self.signature = inspect.signature(fn)
+        self.name = getattr(fn, "__name__", type(fn).__name__)
+        self.static = self._names("static_argnames", static_argnames)
+        self.donate = self._names("donate", donate)
+        self.dims = {k: tuple(v) for k, v in (dims or {}).items()}
+        self._names("dims", self.dims)
+        both = set(self.static) & set(self.donate)
+        if both:
+            raise ArgumentError(f"{min(both)} cannot be static and donated")
+        params = list(self.signature.parameters.values())
+        plain = all(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in params)
+        self._count = len(params) if plain and not self.static else -1  # calls with this many arguments need no binding
+        self._self_first = bool(params) and params[0].name == "self"
+        self._lock = threading.RLock()
+        self._fast: dict[Signature, tuple[Specialisation, Instance]] = {}
+        self._specialisations: dict[Signature, list[Specialisation]] = {}
+        self._seen: dict[Signature, list[tuple[Any, ...]]] = {}
+        self._last: Specialisation | None = None
+        self._misses: list[str] = []
+        self.compilations = 0  # traces made so far
+
+    def _names(self, what: str, names: Iterable[str] | str) -> tuple[str, ...]:
+        names = (names,) if isinstance(names, str) else tuple(names)
+        for n in names:
+            if n not in self.signature.parameters:
+                raise ArgumentError(f"{what} names {n!r}, which {self.name}{self.signature} does not have")
+        return names
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<jitted {self.name}{self.signature}, {self.compilations} compilation{'s' * (self.compilations != 1)}>"
+
+    # -------------------------------------------------------------------------------------- calling
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if current_trace() is not None:
+            return self.__wrapped__(*args, **kwargs)  # a jitted function inside another is part of it
+        leaves: list[Any] = []
+        if kwargs or len(args) != self._count:
+            values, static = self._bind(args, kwargs)
+        else:
+            values, static = args, ()
+        structure = flatten_leaves(values, leaves)
+        signatures = tuple([_leaf_signature(leaf) for leaf in leaves])
+        key = (structure, signatures, static)
+        if None in signatures or self.donate:
+            key, static = self._prepare(values, leaves, structure, signatures, static)
+        found = self._fast.get(key)
+        if found is None or found[0].plan.generation != bindings.generation or found[0].guards.check() is not None:
+            found = self._find(key, values, leaves, static)
+        special, instance = found
+        self._last = special
+        results = instance(leaves)
+        if special.out_tree.structure == LEAF:
+            return results[0]  # type: ignore[return-value]
+        for at, value in special.out_constants:
+            results.insert(at, value)
+        return unflatten(special.out_tree, results)  # type: ignore[no-any-return]
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], Signature]:
+        """The arguments in the order of the parameters, defaults filled in, without the static ones; and those."""
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as err:
+            raise ArgumentError(f"{self.name}(): {err}", cure=f"its signature is {self.name}{self.signature}") from None
+        bound.apply_defaults()
+        static = []
+        for name in self.static:
+            value = bound.arguments.pop(name)
+            try:
+                hash(value)
+            except TypeError:
+                raise ArgumentError(f"{self.name}(): the static argument {name} of type {type(value).__name__} is not hashable",
+                                    cure="pass a tuple or a frozen dataclass") from None
+            static.append((name, type(value), value))
+        return tuple(bound.arguments.values()), tuple(static)
+
+    def _parameters(self) -> list[str]:
+        return [n for n in self.signature.parameters if n not in self.static]
+
+    def _leaf_names(self, structure: Any) -> list[str]:
+        """`params["layers"][3].wq` for each leaf."""
+        names = self._parameters()
+        out = []
+        children = structure[2] if len(structure) == 3 else [LEAF] * structure[1]
+        for name, child in zip(names, children):
+            out += TreeDef(child).paths(name)
+        return out
+
+    def _prepare(self, values: tuple[Any, ...], leaves: list[Any], structure: Any, signatures: tuple[Any, ...],
+                 static: Signature) -> tuple[Signature, Signature]:
+        """The key of a call with unusual leaves (an object as `self`, NumPy scalars) or donated arguments."""
+        names = None
+        for k, s in enumerate(signatures):
+            if s is not None:
+                continue
+            leaf = leaves[k]
+            if isinstance(leaf, np.generic):
+                leaves[k] = np.asarray(leaf)
+            elif isinstance(leaf, np.ndarray) and not isinstance(leaf, (np.ma.MaskedArray, np.matrix)):
+                leaves[k] = np.asarray(leaf)
+            elif self._self_first and k == 0 and values and leaf is values[0]:
+                static = (*static, ("self", type(leaf), id(leaf)))
+                continue
+            else:
+                names = names or self._leaf_names(structure)
+                if isinstance(leaf, np.ndarray):
+                    check_array(leaf)
+                cure = ("a string or an object that chooses what is computed belongs in static_argnames"
+                        if not hasattr(leaf, "__array__") else "pass a NumPy array: np.asarray(x)")
+                raise ArgumentError(f"{self.name}(): {names[k]} has the type {type(leaf).__qualname__}, "
+                                    "which is neither an array nor a Python number", cure=cure)
+        signatures = tuple(("object",) if s is None and not isinstance(leaf, np.ndarray) else s or _leaf_signature(leaf)
+                           for s, leaf in zip(signatures, leaves))
+        if self.donate:
+            self._check_donated(leaves, structure)
+        return (structure, signatures, static), static
+
+    def _donated(self, structure: Any) -> frozenset[int]:
+        roots = [n for n in self.donate]
+        names = self._leaf_names(structure)
+        return frozenset(k for k, n in enumerate(names)
+                         if any(n == r or n.startswith((r + "[", r + ".")) for r in roots))
+
+    def _check_donated(self, leaves: list[Any], structure: Any) -> None:
+        donated = self._donated_cache.get(structure) if hasattr(self, "_donated_cache") else None
+        if donated is None:
+            self._donated_cache = {structure: self._donated(structure)}
+            donated = self._donated_cache[structure]
+        taken: dict[int, int] = {}
+        for k, leaf in enumerate(leaves):
+            if type(leaf) is np.ndarray and leaf.size:
+                at = address(leaf)
+                other = taken.setdefault(at, k)
+                if other != k and (k in donated or other in donated):
+                    names = self._leaf_names(structure)
+                    raise DonationError(f"{self.name}(): {names[other]} and {names[k]} are the same memory, and one is donated",
+                                        cure="pass a copy of one of them")
+        for k in donated:
+            leaf = leaves[k]
+            reason = ("is not an array" if type(leaf) is not np.ndarray else
+                      "is read-only" if not leaf.flags.writeable else
+                      "is not C-contiguous" if not leaf.flags.c_contiguous else None)
+            if reason:
+                raise DonationError(f"{self.name}(): the donated argument {self._leaf_names(structure)[k]} {reason}",
+                                    cure="donate a writeable, C-contiguous array")
+
+    # -------------------------------------------------------------------------------------- finding and making plans
+    def _find(self, key: Signature, values: tuple[Any, ...], leaves: list[Any], static: Signature) -> Any:
+        structure, signatures, _ = key
+        shapes = tuple(s[1] if len(s) == 3 else None for s in signatures)
+        kinds = tuple((s[0], len(s[1]), s[2]) if len(s) == 3 else s for s in signatures)
+        family = (structure, kinds, static)
+        with self._lock:
+            known = self._specialisations.setdefault(family, [])
+            reasons = []
+            for special in list(known):
+                if special.plan.generation != bindings.generation:
+                    known.remove(special)
+                    reasons.append("kernels were registered or removed")
+                    continue
+                changed = special.guards.check()
+                if changed is not None:
+                    known.remove(special)
+                    self._fast = {k: v for k, v in self._fast.items() if v[0] is not special}
+                    reasons.append(changed)
+                    continue
+                env = special.bind(shapes)
+                if env is not None:
+                    return self._instance(key, special, env)
+                reasons.append(special.misfit(self._leaf_names(structure), shapes))
+            if self.compilations:
+                self._misses.append(reasons[-1] if reasons else self._family_difference(family))
+            special = self._specialise(family, values, leaves, signatures, shapes)
+            known.insert(0, special)
+            env = special.bind(shapes)
+            assert env is not None
+            return self._instance(key, special, env)
+
+    def _family_difference(self, family: Signature) -> str:
+        """What sets this family of calls apart from the latest one, in words."""
+        others = [f for f in self._specialisations if f != family and self._specialisations[f]]
+        if not others:
+            return "nothing fits any more"
+        structure, kinds, static = others[-1]
+        if structure != family[0]:
+            return f"the arguments have the structure {TreeDef(family[0])}, not {TreeDef(structure)}"
+        if static != family[2]:
+            new = [f"{n} is {v!r}" for (n, _, v), o in zip(family[2], static) if (n, _, v) != o]
+            return f"the static argument {new[0] if new else 'self'} differs"
+        names = self._leaf_names(structure)
+        for name, new, old in zip(names, family[1], kinds):
+            if new != old:
+                return f"{name} is {_kind_in_words(new)}, not {_kind_in_words(old)}"
+        return "nothing fits any more"
+
+    def _instance(self, key: Signature, special: Specialisation, env: dict[str, int]) -> Any:
+        bound = tuple(sorted(env.items()))
+        instance = special.instances.get(bound)
+        if instance is None:
+            instance = Instance(special.plan, env, special.scalars, _progress.report)
+            if len(special.instances) >= MAX_INSTANCES:
+                oldest = special.instances.pop(next(iter(special.instances)))
+                self._fast = {k: v for k, v in self._fast.items() if v[1] is not oldest}
+            special.instances[bound] = instance
+        self._fast[key] = (special, instance)
+        return special, instance
+
+    def _pattern(self, family: Signature, shapes: tuple[Any, ...], env: SymEnv) -> tuple[Any, ...]:
+        """The shape of each leaf: lengths that an earlier call had otherwise, or that `dims` names, become symbols."""
+        names = self._leaf_names(family[0])
+        seen = self._seen.setdefault(family, [])
+        used: dict[str, int] = {}
+        pattern: list[tuple[Extent, ...] | None] = []
+        for k, shape in enumerate(shapes):
+            if shape is None:
+                pattern.append(None)
+                continue
+            given = self.dims.get(names[k])
+            if given is not None and len(given) != len(shape):
+                raise ArgumentError(f"{self.name}(): dims names {len(given)} axes of {names[k]}, which has {len(shape)}")
+            row: list[Extent] = []
+            for axis, n in enumerate(shape):
+                name = given[axis] if given else None
+                if name is not None:
+                    if used.setdefault(name, n) != n:
+                        raise ArgumentError(f"{self.name}(): dims says that {name} is one length, but it is {used[name]} and, "
+                                            f"on axis {axis} of {names[k]}, {n}")
+                elif any(old[k][axis] != n and old[k][axis] >= MIN_SYMBOL for old in seen):
+                    name = f"{_identifier(names[k])}_{axis}"
+                row.append(env.symbol(name, n) if name is not None and n >= MIN_SYMBOL else n)
+            pattern.append(tuple(row))
+        if shapes not in seen:
+            seen.append(shapes)
+            del seen[:-8]
+        return tuple(pattern)
+
+    def _specialise(self, family: Signature, values: tuple[Any, ...], leaves: list[Any], signatures: tuple[Any, ...],
+                    shapes: tuple[Any, ...]) -> Specialisation:
+        structure, _, static = family
+        start = time.perf_counter()
+        env = SymEnv()
+        pattern = self._pattern(family, shapes, env)
+        names = self._leaf_names(structure)
+        owner = values[0] if self._self_first and leaves and leaves[0] is values[0] else None
+        watch = guards.collect(self.__wrapped__, owner, defaults=False)
+        trace = Trace(env=env, name=self.name,
+                      on_capture=lambda a: watch.adopt(a) and None if a.nbytes > ADOPT_FROM else None)
+        inputs, layouts, traced, scalars, positions = [], {}, [], {}, []
+        for k, (leaf, name, shape) in enumerate(zip(leaves, names, pattern)):
+            if shape is None:
+                kind = signatures[k][0]
+                if kind == "object":
+                    traced.append(leaf)
+                    continue
+                node = ir.input_node(name, (), dt.WEAK_DTYPES[kind])
+                scalars[len(inputs)] = kind
+                traced.append(Tensor(node, kind, trace, None))
+            else:
+                try:
+                    dtype = check_array(leaf)
+                except FuelError as err:
+                    raise type(err)(f"{self.name}(): {name}: {err.what}", where=err.where, cure=err.cure) from None
+                node = ir.input_node(name, shape, dtype)
+                layouts[node] = contiguous(shape) if leaf.flags.c_contiguous else _strided(leaf, shape, self.name, name)
+                traced.append(Tensor(node, None, trace, None))
+            inputs.append(node)
+            positions.append(k)
+        with tracing_into(trace):
+            result = self._call_traced(unflatten(structure, traced), static)
+            out_leaves: list[Any] = []
+            out_structure = flatten_leaves(result, out_leaves)
+            outputs, constants = [], []
+            for k, leaf in enumerate(out_leaves):
+                if isinstance(leaf, (Tensor, np.ndarray)):
+                    outputs.append(as_tensor(leaf).node)
+                else:
+                    constants.append((k, leaf))
+        leaks = watch.leaked(lambda v: isinstance(v, Tensor) and v.trace is trace)
+        if leaks:
+            raise LeakedTracerError(f"{self.name}() left a traced value in {leaks[0]}",
+                                    cure="return the value instead: what a trace stores elsewhere is not computed")
+        donated = self._donated(structure) if self.donate else frozenset()
+        graph = Graph(inputs, outputs, self.name, env, frozenset(positions.index(k) for k in donated))
+        plan = make_plan(graph, layouts)
+        if positions != list(range(len(leaves))):
+            for s in plan.storages:
+                if s.kind == "input":
+                    s.index = positions[s.index]
+            for o in plan.outputs:
+                o.donated = None if o.donated is None else positions[o.donated]
+            scalars = {positions[k]: kind for k, kind in scalars.items()}
+        self.compilations += 1
+        if constants and out_structure == LEAF:
+            raise ArgumentError(f"{self.name}() returned {constants[0][1]!r}, which does not depend on its arguments as an array",
+                                cure="return an array, or compute this outside")
+        return Specialisation(family, pattern, plan, TreeDef(out_structure), constants, watch, scalars,
+                              time.perf_counter() - start)
+
+    def _call_traced(self, values: Any, static: Signature) -> Any:
+        """Run the user's function on traced values, in the parameters' places."""
+        given = dict(zip(self._parameters(), values)) | {n: v for n, _, v in static if n != "self"}
+        args, kwargs = [], {}
+        for name, p in self.signature.parameters.items():
+            if p.kind is p.VAR_POSITIONAL:
+                args += list(given[name])
+            elif p.kind is p.VAR_KEYWORD:
+                kwargs |= given[name]
+            elif p.kind is p.KEYWORD_ONLY:
+                kwargs[name] = given[name]
+            else:
+                args.append(given[name])
+        return self.__wrapped__(*args, **kwargs)
+
+    # -------------------------------------------------------------------------------------- looking inside
+    def _need(self) -> Specialisation:
+        if self._last is None:
+            raise FuelError(f"{self.name} has not been called yet", cure="call it once: a plan is made for actual arguments")
+        return self._last
+
+    @property
+    def graph(self) -> Graph:
+        """The traced graph of the latest call; prints as a Python program."""
+        return self._need().plan.graph
+
+    @property
+    def plan(self) -> Plan:
+        """What the latest call ran: launches, kernels, memory."""
+        return self._need().plan
+
+    @property
+    def guards(self) -> list[Guard]:
+        """The conditions on symbolic lengths under which the latest call's plan holds."""
+        return list(self._need().plan.graph.env.guards)
+
+    @property
+    def misses(self) -> list[str]:
+        """For each compilation after the first, what differed from the plans there were."""
+        return list(self._misses)
+
+    def explain(self) -> str:
+        """What the latest call ran and why: key, guards, copies, kernels, and what made earlier calls compile anew."""
+        from .compiler.show import explain
+
+        s = self._need()
+        names = self._leaf_names(s.key[0])
+        lines = [f"{self.name}: {self.compilations} compilation{'s' * (self.compilations != 1)}, "
+                 f"{len(s.instances)} set{'s' * (len(s.instances) != 1)} of lengths, traced and planned in "
+                 f"{s.trace_seconds * 1e3:.1f} ms", "arguments:"]
+        inputs = {n.attr("name"): n for n in s.plan.graph.inputs}
+        for name in names:
+            node = inputs.get(name)
+            lines.append(f"  {name}: " + ("an object, by identity" if node is None else str(node.aval)))
+        lines += [f"  {n} = {v!r} (static)" for n, _, v in s.key[2] if n != "self"]
+        lines += ["compiled anew because:", *(f"  {m}" for m in self._misses)] if self._misses else []
+        watched = s.guards.describe() + [f"length condition: {g}" for g in s.plan.graph.env.guards]
+        lines += ["guards:", *(f"  {g}" for g in watched)] if watched else []
+        return "\n".join([*lines, explain(s.plan)])
+
+    def clear(self) -> None:
+        """Forget all plans. Kernels stay in the cache."""
+        with self._lock:
+            self._fast.clear()
+            self._specialisations.clear()
+            self._seen.clear()
+            self._misses.clear()
+            self._last, self.compilations = None, 0
+
+
+def _kind_in_words(kind: Signature) -> str:
+    if len(kind) == 1:
+        return {"b": "a Python bool", "i": "a Python int", "f": "a Python float"}.get(kind[0], "an object")
+    layout = "" if kind[2] is None else f" with strides {kind[2]}"
+    return f"{kind[0]} of rank {kind[1]}{layout}"
+
+
+def _identifier(name: str) -> str:
+    return "".join(c if c.isalnum() else "_" for c in name).strip("_")
+
+
+def _strided(array: np.ndarray[Any, Any], shape: tuple[Extent, ...], function: str, name: str) -> Layout:
+    """The layout of an array with any strides. Raises ArgumentError when elements do not lie on whole steps."""
+    if any(s % array.itemsize for s in array.strides):
+        raise ArgumentError(f"{function}(): {name} has strides {array.strides}, no multiples of its itemsize {array.itemsize}",
+                            cure="pass a copy: np.ascontiguousarray(x)")
+    return Layout(shape, tuple(s // array.itemsize for s in array.strides))
+
+
+class _Progress(threading.local):
+    """Who wants to hear of kernels being compiled."""
+
+    report: Callable[[int, int, str], None] | None = None
+
+
+_progress = _Progress()
+
+
+def on_compile(report: Callable[[int, int, str], None] | None) -> None:
+    """Have `report(done, total, kernel)` called for each kernel that calls in this thread need, while they compile."""
+    _progress.report = report
+
+
+@overload
+def jit(fn: Callable[P, R]) -> Jitted[P, R]: ...
+@overload
+def jit(*, static_argnames: Iterable[str] | str = ..., donate: Iterable[str] | str = ...,
+        dims: Mapping[str, Sequence[str | None]] | None = ...) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
+def jit(fn: Any = None, *, static_argnames: Iterable[str] | str = (), donate: Iterable[str] | str = (),
+        dims: Mapping[str, Sequence[str | None]] | None = None) -> Any:
+    """Compile a NumPy function: `@jit`, or `@jit(static_argnames=..., donate=..., dims=...)`.
+
+    Arguments are arrays and Python numbers, nested in lists, tuples, dicts and dataclasses; results are arrays in the same
+    kinds of containers. Inputs are never modified, except donated ones.
+
+    static_argnames: parameters whose (hashable) values are compiled in; each new value compiles anew.
+    donate: parameters whose arrays may be overwritten, so that results can be written in place; a result that is such a
+        buffer's next version is returned as the same array object.
+    dims: names for axis lengths that vary, e.g. `{"x": ("n", None)}`; without it, a length becomes symbolic when a second
+        one is seen. One name is one length.
+    """
+    if fn is None:
+        return lambda f: Jitted(f, static_argnames, donate, dims)
+    return Jitted(fn, static_argnames, donate, dims)
+
+
+def cache_stats() -> modcache.Stats:
+    """Kernels compiled and loaded from the cache by this process."""
+    return modcache.stats

@@ -1,0 +1,3 @@
+"""Floor 1: the ops, one file per family, with their kernels next to them. Importing this declares them all."""
+
+from . import attention, elementwise, index, matmul, memory, movement, norm, reduce  # noqa: F401

@@ -1,0 +1,159 @@
+"""The elementwise family. Each op is one formula of scalar primitives: kernels for it, alone or fused with its neighbours,
+are generated (compiler/codegen). To add one, write one line here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core.ops import Aval, Dtype, Int, Number, elementwise, op, same_shapes
+from ..core.scalar import (
+    PRIMS,
+    absolute,
+    call,
+    erfc,
+    exp,
+    log1p,
+    maximum,
+    sigmoid,
+    sqrt,
+    tanh,
+    where,
+)
+
+# ------------------------------------------------------------------------------- one primitive each: (op, primitive)
+_UNARY = [
+    # op          primitive  domain    reference system     what it is
+    ("negative", "neg", "number", "Neg", "-x"),
+    ("absolute", "abs", "any", "Abs", "|x|; the least signed integer stays itself"),
+    ("sign", "sign", "number", "Sign", "-1, 0 or 1; NaN stays NaN"),
+    ("sqrt", "sqrt", "float", "Sqrt", "square root"),
+    ("exp", "exp", "float", "Exp", "e to the power x"),
+    ("exp2", "exp2", "float", "", "2 to the power x"),
+    ("expm1", "expm1", "float", "", "exp(x) - 1, exact near 0"),
+    ("log", "log", "float", "Log", "natural logarithm"),
+    ("log2", "log2", "float", "", "logarithm to base 2"),
+    ("log10", "log10", "float", "", "logarithm to base 10"),
+    ("log1p", "log1p", "float", "", "log(1 + x), exact near 0"),
+    ("sin", "sin", "float", "Sin", "sine of x in radians"),
+    ("cos", "cos", "float", "Cos", "cosine of x in radians"),
+    ("tan", "tan", "float", "", "tangent of x in radians"),
+    ("tanh", "tanh", "float", "Tanh", "hyperbolic tangent"),
+    ("sigmoid", "sigmoid", "float", "Sigmoid", "1 / (1 + exp(-x))"),
+    ("erf", "erf", "float", "Erf", "error function"),
+    ("erfc", "erfc", "float", "", "1 - erf(x), exact in the tail"),
+    ("floor", "floor", "any", "Floor", "greatest integer not above x"),
+    ("ceil", "ceil", "any", "Ceil", "least integer not below x"),
+    ("trunc", "trunc", "any", "", "x without its fraction"),
+    ("round", "round", "any", "Round", "nearest integer, halves to even"),
+    ("bitwise_not", "not", "bits", "", "every bit inverted"),
+]
+_TESTS = [("isnan", "isnan"), ("isinf", "isinf"), ("isfinite", "isfinite")]
+_BINARY = [
+    ("add", "add", "any", "Add", "x + y; `or` for booleans"),
+    ("subtract", "sub", "number", "Sub", "x - y"),
+    ("multiply", "mul", "any", "Mul", "x * y; `and` for booleans"),
+    ("divide", "div", "division", "Div", "x / y; integers give f64"),
+    ("floor_divide", "floordiv", "number", "", "floor(x / y); an integer divided by 0 gives 0"),
+    ("remainder", "rem", "number", "Rem", "x - floor(x / y) * y: has the sign of y; an integer modulo 0 gives 0"),
+    ("power", "pow", "number", "Pow", "x to the power y; integers wrap, a negative integer exponent rounds towards 0"),
+    ("maximum", "max", "any", "Maximum", "the greater; NaN if either is"),
+    ("minimum", "min", "any", "Minimum", "the lesser; NaN if either is"),
+    ("copysign", "copysign", "float", "", "|x| with the sign of y"),
+    ("bitwise_and", "and", "bits", "", "bits set in both"),
+    ("bitwise_or", "or", "bits", "", "bits set in either"),
+    ("bitwise_xor", "xor", "bits", "", "bits set in one only"),
+    ("left_shift", "shl", "int", "", "x * 2**y, wrapping; 0 for y past the width"),
+    ("right_shift", "shr", "int", "", "floor(x / 2**y)"),
+]
+_COMPARE = [
+    ("equal", "eq", "Equal"), ("not_equal", "ne", "Ne"), ("less", "lt", "Lt"), ("less_equal", "le", "Le"),
+    ("greater", "gt", "Gt"), ("greater_equal", "ge", "Ge"),
+]
+_LOGICAL = [("logical_and", "and"), ("logical_or", "or"), ("logical_xor", "xor")]
+
+
+
+def _unary(name: str, prim: str, **fields: Any) -> None:
+    elementwise(name, lambda x: call(prim, x), ref=PRIMS[prim].ref, **fields)
+
+
+def _binary(name: str, prim: str, **fields: Any) -> None:
+    elementwise(name, lambda x, y: call(prim, x, y), ref=PRIMS[prim].ref, **fields)
+
+
+for _name, _prim, _domain, _reference, _doc in _UNARY:
+    _unary(_name, _prim, domain=_domain, reference=_reference, doc=_doc)
+for _name, _prim in _TESTS:
+    _unary(_name, _prim, domain="any", out="bool", doc=f"{_name[2:]}, as booleans")
+for _name, _prim, _domain, _reference, _doc in _BINARY:
+    _binary(_name, _prim, domain=_domain, reference=_reference, doc=_doc)
+for _name, _prim, _reference in _COMPARE:
+    _binary(_name, _prim, domain="any", out="bool", reference=_reference,
+            doc=f"x {PRIMS[_prim].f.split()[1]} y as booleans; false when either is NaN" if _prim != "ne"  # type: ignore[union-attr]
+            else "x != y as booleans; true when either is NaN")
+for _name, _prim in _LOGICAL:
+    _binary(_name, _prim, domain="truth", doc=f"logical {_name[8:]} of truth values")
+_unary("logical_not", "not", domain="truth", doc="logical negation of truth values")
+
+# ------------------------------------------------------------------------------- formulas
+elementwise("square", lambda x: x * x, domain="any", reference="Sqr", doc="x * x")
+elementwise("reciprocal", lambda x: 1 / x, domain="float", reference="Recip", doc="1 / x")
+elementwise("rsqrt", lambda x: 1 / sqrt(x), reference="Rsqrt", doc="1 / sqrt(x)")
+elementwise("silu", lambda x: x * sigmoid(x), reference="Silu", doc="x * sigmoid(x)")
+elementwise("relu", lambda x: maximum(x, 0), domain="number", reference="Relu", doc="max(x, 0)")
+elementwise("step", lambda x: where(x > 0, 1, 0), domain="number", reference="Step", doc="1 where x > 0, else 0")
+elementwise("gelu", lambda x: 0.5 * x * erfc(x * -0.7071067811865476), reference="GeluErf",
+            doc="x * Phi(x), exact also in the negative tail")
+elementwise("gelu_tanh", lambda x: 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))),
+            reference="Gelu", doc="gelu by the tanh approximation")
+elementwise("softplus", lambda x: maximum(x, 0) + log1p(exp(-absolute(x))), doc="log(1 + exp(x)) without overflow")
+elementwise("where", lambda condition, x, y: where(condition, x, y), domain="any", ref=np.where, reference="Where",
+            doc="x where condition holds, else y")
+
+
+# ------------------------------------------------------------------------------- with static parameters
+# These are other ops in disguise; the compiler writes them out, and their scalars reach the kernel as run-time values.
+def _same_as_x(*avals: Aval, **attrs: Any) -> Aval:
+    return Aval(same_shapes("an elementwise op", avals), avals[0].dtype)
+
+
+def _clamp(build: Any, inputs: Any, *, min: float | None, max: float | None) -> Any:
+    x, = inputs
+    if min is not None:
+        x = build.op("maximum", (x, build.full_like(x, min)))
+    return x if max is None else build.op("minimum", (x, build.full_like(x, max)))
+
+
+def _powi(build: Any, inputs: Any, *, n: int) -> Any:
+    """x**n by repeated squaring; x**0 is 1 everywhere, as in NumPy."""
+    x, = inputs
+    if n == 0:
+        return build.full_like(x, 1)
+    square, out, k = x, None, abs(n)
+    while k:
+        if k & 1:
+            out = square if out is None else build.op("multiply", (out, square))
+        k >>= 1
+        if k:
+            square = build.op("square", (square,))
+    return out if n > 0 else build.op("reciprocal", (out,))
+
+
+op("clamp", "elementwise", "x", infer=_same_as_x, domain="number", decompose=_clamp, reference="Clamp",
+   attrs={"min": Number(None), "max": Number(None)}, doc="x held between min and max; either may be None",
+   ref=lambda x, min, max: np.clip(x, min, max) if (min, max) != (None, None) else x)
+op("powi", "elementwise", "x", infer=_same_as_x, domain="number", decompose=_powi, reference="PowI",
+   attrs={"n": Int()}, ref=lambda x, n: np.power(x, n), doc="x to the power of a static integer n, by multiplication")
+op("masked_fill", "elementwise", "x condition", infer=_same_as_x, domain="any", reference="MaskedFill",
+   attrs={"value": Number()}, ref=lambda x, condition, value: np.where(condition, value, x),
+   decompose=lambda build, xs, *, value: build.op("where", (xs[1], build.full_like(xs[0], value), xs[0])),
+   doc="x with `value` where condition holds")
+
+
+# ------------------------------------------------------------------------------- conversion
+op("cast", "elementwise", "x", infer=lambda x, dtype: Aval(x.shape, dtype), attrs={"dtype": Dtype()}, domain="mixed",
+   ref=lambda x, dtype: x, reference="Cast",
+   doc="x in another dtype. To integers: truncates towards zero, saturates at the ends, NaN gives 0. To narrower floats: "
+       "rounds to nearest even; f8e4m3 has no infinity, so what overflows becomes NaN")

@@ -1,0 +1,288 @@
+"""Matrix multiplication: BLAS for f32 and f64 matrices, our own loops for a single row (they read the weights once, at the
+speed of memory) and for integers; half types are multiplied in f32."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ..core import dtypes as dt
+from ..core.dims import Extent, same
+from ..core.errors import DTypeError, ShapeError
+from ..core.layout import Shape, collapse
+from ..core.ops import CPU, Aval, Launch, Operand, fmt, op
+from .generic import T, load, store
+from .lang import rfma, wrap_add, wrap_mul
+
+PANEL_M, PANEL_N = 128, 256  # a work item of a product; fixed, so that results do not depend on threads
+GEMV_ROWS, GEMV_COLUMNS = 16, 256
+MAX_BATCH = 2
+
+
+def _infer(a: Aval, b: Aval) -> Aval:
+    if a.rank < 2 or a.rank != b.rank:
+        raise ShapeError(f"matmul() takes arrays of the same rank, at least 2, not {fmt(a.shape)} and {fmt(b.shape)}")
+    if a.shape[-1] != b.shape[-2]:
+        raise ShapeError(f"matmul() cannot multiply {fmt(a.shape)} by {fmt(b.shape)}: "
+                         f"{a.shape[-1]} columns meet {b.shape[-2]} rows")
+    if a.shape[:-2] != b.shape[:-2]:
+        raise ShapeError(f"matmul() got batch shapes {fmt(a.shape[:-2])} and {fmt(b.shape[:-2])}")
+    if a.dtype is not b.dtype:
+        raise DTypeError(f"matmul() got mixed dtypes {a.dtype} and {b.dtype}")
+    return Aval(a.shape[:-1] + (b.shape[-1],), a.dtype)
+
+
+def _in_f32(build: Any, inputs: Any) -> Any:
+    """Half types: the products and the sum in f32, rounded once."""
+    wide = build.op("matmul", [build.op("cast", (x,), dtype=dt.f32) for x in inputs])
+    return build.op("cast", (wide,), dtype=inputs[0].dtype)
+
+
+def _samples() -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+    r = np.random.default_rng(0)
+    sizes = [((3, 4), (4, 5)), ((1, 7), (7, 33)), ((2, 3, 5), (2, 5, 4)), ((2, 0), (0, 3)), ((1, 1), (1, 1)), ((17, 65), (65, 31))]
+    return [((r.integers(-4, 5, a).astype(float), r.integers(-4, 5, b).astype(float)), {}) for a, b in sizes]
+
+
+matmul = op("matmul", "matmul", "a b", infer=_infer, domain="number", ref=np.matmul, decompose=_in_f32, samples=_samples,
+            reference="MatMul", doc="a[..., M, K] @ b[..., K, N] -> [..., M, N]; batch axes broadcast, and a batch length of "
+            "a may be a multiple of b's (grouped heads). Sums in f32 for half types; integers wrap")
+
+
+# ------------------------------------------------------------------------------------------------ launching
+def _batch(a: Operand, b: Operand) -> tuple[Shape, list[tuple[Extent, ...]]]:
+    shape, strides = collapse(a.shape[:-2], [a.layout.strides[:-2], b.layout.strides[:-2]])
+    pad = MAX_BATCH - len(shape)
+    return (1,) * pad + shape, [(0,) * pad + s for s in strides]
+
+
+def _batch_args(a: Operand, b: Operand) -> dict[str, Extent]:
+    (b0, b1), ((a_s0, a_s1), (b_s0, b_s1)) = _batch(a, b)
+    return {"batch0": b0, "batch1": b1, "a_s0": a_s0, "a_s1": a_s1, "b_s0": b_s0, "b_s1": b_s1}
+
+
+def _batch_refusal(inputs: Sequence[Operand]) -> str | None:
+    a, b = inputs
+    shape, _ = collapse(a.shape[:-2], [a.layout.strides[:-2], b.layout.strides[:-2]])
+    return f"batch axes {fmt(shape)} cannot be walked as {MAX_BATCH}" if len(shape) > MAX_BATCH else None
+
+
+def _unit(x: Operand, axis: int) -> bool:
+    """Neighbours along an axis are neighbours in memory."""
+    return same(x.layout.strides[axis], 1) or same(x.shape[axis], 1)
+
+
+def _ceil_div(a: Extent, b: int) -> Extent:
+    return (a + (b - 1)) // b
+
+
+def _accepts_gemm(inputs: Sequence[Operand], attrs: Mapping[str, Any]) -> str | None:
+    for name, x in zip("ab", inputs):
+        if not (_unit(x, -1) or _unit(x, -2)):
+            return f"BLAS needs rows or columns of {name} that lie together in memory"
+        if any(isinstance(s, int) and s <= 0 for s in x.layout.strides[-2:]) and not _unit_matrix(x):
+            return f"BLAS cannot walk the strides of {name}"
+    return _batch_refusal(inputs)
+
+
+def _unit_matrix(x: Operand) -> bool:
+    """Row-major matrices (of any batch), where strides of axes of length 1 do not count."""
+    return _unit(x, -1) and (same(x.shape[-2], 1) or not isinstance(x.layout.strides[-2], int) or x.layout.strides[-2] > 0)
+
+
+def _matrix(x: Operand) -> tuple[int, Extent]:
+    """(1 when stored column by column, leading stride)."""
+    rows, columns = x.layout.strides[-2:]
+    if _unit(x, -1):
+        return 0, x.shape[-1] if same(x.shape[-2], 1) else rows
+    return 1, x.shape[-2] if same(x.shape[-1], 1) else columns
+
+
+def _launch_gemm(inputs: Sequence[Operand], outputs: Sequence[Operand], attrs: Mapping[str, Any]) -> Launch:
+    a, b = inputs
+    m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
+    ta, lda = _matrix(a)
+    tb, ldb = _matrix(b)
+    args = _batch_args(a, b) | {"m": m, "n": n, "k": k, "lda": lda, "ldb": ldb, "gemm": blas_address(a.dtype.name)}
+    panels = _ceil_div(m, PANEL_M) * _ceil_div(n, PANEL_N)
+    total = args["batch0"] * args["batch1"] * panels
+    bake = {"TA": ta, "TB": tb, "call": f"gemm_{a.dtype}", "at": f"at_{a.dtype}", "PM": PANEL_M, "PN": PANEL_N}
+    return Launch(args, total, PANEL_M * PANEL_N * k // 16 if not isinstance(m, int) or m >= PANEL_M else m * PANEL_N * k // 16,
+                  bake)
+
+
+@cache
+def blas_address(dtype: str) -> int:
+    """The C address of sgemm or dgemm, from the pointers SciPy publishes for Cython."""
+    import ctypes
+
+    from scipy.linalg import cython_blas
+
+    capsule = cython_blas.__pyx_capi__["sgemm" if dtype == "f32" else "dgemm"]
+    name = ctypes.pythonapi.PyCapsule_GetName
+    name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return int(pointer(capsule, name(capsule)))
+
+
+def _is_row(inputs: Sequence[Operand]) -> str | None:
+    a, _ = inputs
+    if not same(a.shape[-2], 1):
+        return "the left matrix has more than one row"
+    return None if _unit(a, -1) else "the elements of the row do not lie together in memory"
+
+
+def _accepts_gemv_rows(inputs: Sequence[Operand], attrs: Mapping[str, Any]) -> str | None:
+    return _is_row(inputs) or (None if _unit(inputs[1], -2) else "b is not stored column by column") or _batch_refusal(inputs)
+
+
+def _accepts_gemv_columns(inputs: Sequence[Operand], attrs: Mapping[str, Any]) -> str | None:
+    return _is_row(inputs) or (None if _unit(inputs[1], -1) else "b is not stored row by row") or _batch_refusal(inputs)
+
+
+def _launch_gemv(axis: int, block: int) -> Any:
+    def launch(inputs: Sequence[Operand], outputs: Sequence[Operand], attrs: Mapping[str, Any]) -> Launch:
+        a, b = inputs
+        k, n = b.shape[-2:]
+        args = _batch_args(a, b) | {"n": n, "k": k, "ld": b.layout.strides[axis]}
+        total = args["batch0"] * args["batch1"] * _ceil_div(n, block)
+        return Launch(args, total, block * k, {"BLOCK": block})
+
+    return launch
+
+
+def _launch_loops(inputs: Sequence[Operand], outputs: Sequence[Operand], attrs: Mapping[str, Any]) -> Launch:
+    a, b = inputs
+    (m, k), n = a.shape[-2:], b.shape[-1]
+    args = _batch_args(a, b) | {"m": m, "n": n, "k": k}
+    for name, x in (("a", a), ("b", b)):
+        args |= {f"{name}_row": x.layout.strides[-2], f"{name}_column": x.layout.strides[-1]}
+    return Launch(args, args["batch0"] * args["batch1"] * m, n * k)
+
+
+# ------------------------------------------------------------------------------------------------ kernels
+# Tried in this order: the first that accepts the operands is used.
+@matmul.kernel(CPU, (dt.f32, dt.f64), launch=_launch_gemv(-1, GEMV_ROWS), strided=True, accepts=_accepts_gemv_rows)
+def gemv_rows(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: int, b_s1: int, n: int, k: int, ld: int, lo, hi):
+    """out[j] = sum of a * row j of b's transpose: four rows at a time, each read once."""
+    blocks = (n + BLOCK - 1) // BLOCK
+    for item in range(lo, hi):
+        batch = item // blocks
+        first = (item - batch * blocks) * BLOCK
+        end = min(first + BLOCK, n)
+        a0 = batch // batch1 * a_s0 + batch % batch1 * a_s1
+        b0 = batch // batch1 * b_s0 + batch % batch1 * b_s1
+        o0 = batch * n
+        j = first
+        while j + 4 <= end:
+            p = b0 + j * ld
+            q = p + ld
+            r = q + ld
+            s = r + ld
+            s0 = T(0)
+            s1 = T(0)
+            s2 = T(0)
+            s3 = T(0)
+            for i in range(k):
+                x = load(a, a0 + i)
+                s0 = rfma(x, load(b, p + i), s0)
+                s1 = rfma(x, load(b, q + i), s1)
+                s2 = rfma(x, load(b, r + i), s2)
+                s3 = rfma(x, load(b, s + i), s3)
+            store(out, o0 + j, s0)
+            store(out, o0 + j + 1, s1)
+            store(out, o0 + j + 2, s2)
+            store(out, o0 + j + 3, s3)
+            j += 4
+        while j < end:
+            p = b0 + j * ld
+            s0 = T(0)
+            for i in range(k):
+                s0 = rfma(load(a, a0 + i), load(b, p + i), s0)
+            store(out, o0 + j, s0)
+            j += 1
+
+
+@matmul.kernel(CPU, (dt.f32, dt.f64), launch=_launch_gemv(-2, GEMV_COLUMNS), strided=True, accepts=_accepts_gemv_columns)
+def gemv_columns(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: int, b_s1: int, n: int, k: int, ld: int, lo, hi):
+    """out = sum over i of a[i] * row i of b, for blocks of neighbouring columns; four rows of b at a time."""
+    blocks = (n + BLOCK - 1) // BLOCK
+    for item in range(lo, hi):
+        batch = item // blocks
+        first = (item - batch * blocks) * BLOCK
+        width = min(BLOCK, n - first)
+        a0 = batch // batch1 * a_s0 + batch % batch1 * a_s1
+        b0 = batch // batch1 * b_s0 + batch % batch1 * b_s1 + first
+        o0 = batch * n + first
+        for j in range(width):
+            store(out, o0 + j, T(0))
+        i = 0
+        while i + 4 <= k:
+            p = b0 + i * ld
+            q = p + ld
+            r = q + ld
+            s = r + ld
+            x0 = load(a, a0 + i)
+            x1 = load(a, a0 + i + 1)
+            x2 = load(a, a0 + i + 2)
+            x3 = load(a, a0 + i + 3)
+            for j in range(width):
+                v = load(out, o0 + j)
+                v = rfma(x0, load(b, p + j), v)
+                v = rfma(x1, load(b, q + j), v)
+                v = rfma(x2, load(b, r + j), v)
+                store(out, o0 + j, rfma(x3, load(b, s + j), v))
+            i += 4
+        while i < k:
+            p = b0 + i * ld
+            x0 = load(a, a0 + i)
+            for j in range(width):
+                store(out, o0 + j, rfma(x0, load(b, p + j), load(out, o0 + j)))
+            i += 1
+
+
+@matmul.kernel(CPU, (dt.f32, dt.f64), launch=_launch_gemm, strided=True, accepts=_accepts_gemm, blas=True)
+def gemm_panels(a, b, out, gemm: int, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: int, b_s1: int, m: int, n: int, k: int,
+                lda: int, ldb: int, lo, hi):
+    """One BLAS call per panel of the result. BLAS is column-major: it is asked for out.T = b.T @ a.T."""
+    across = (n + PN - 1) // PN
+    down = (m + PM - 1) // PM
+    for item in range(lo, hi):
+        batch = item // (across * down)
+        rest = item - batch * (across * down)
+        i = rest // across * PM
+        j = rest % across * PN
+        a0 = batch // batch1 * a_s0 + batch % batch1 * a_s1
+        b0 = batch // batch1 * b_s0 + batch % batch1 * b_s1
+        if TA:
+            a0 = a0 + i
+        else:
+            a0 = a0 + i * lda
+        if TB:
+            b0 = b0 + j * ldb
+        else:
+            b0 = b0 + j
+        call(gemm, TB, TA, min(PN, n - j), min(PM, m - i), k, at(b, b0), max(ldb, 1), at(a, a0), max(lda, 1),
+             at(out, batch * m * n + i * n + j), max(n, 1))
+
+
+@matmul.kernel(CPU, dt.INTS, launch=_launch_loops, strided=True, accepts=lambda inputs, attrs: _batch_refusal(inputs))
+def matmul_loops(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: int, b_s1: int, m: int, n: int, k: int,
+                 a_row: int, a_column: int, b_row: int, b_column: int, lo, hi):
+    """One row of the result at a time, in the integers' own width."""
+    for item in range(lo, hi):
+        batch = item // m
+        a0 = batch // batch1 * a_s0 + batch % batch1 * a_s1 + (item - batch * m) * a_row
+        b0 = batch // batch1 * b_s0 + batch % batch1 * b_s1
+        o0 = item * n
+        for j in range(n):
+            store(out, o0 + j, T(0))
+        for i in range(k):
+            x = load(a, a0 + i * a_column)
+            p = b0 + i * b_row
+            for j in range(n):
+                store(out, o0 + j, wrap_add(load(out, o0 + j), wrap_mul(x, load(b, p + j * b_column))))

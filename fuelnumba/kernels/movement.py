@@ -1,0 +1,90 @@
+"""Views: ops that only change how storage is walked. They have no kernels; `contiguous` is the one that copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core import scalar
+from ..core.dims import Extent, product
+from ..core.errors import AxisError, ShapeError
+from ..core.layout import Shape
+from ..core.ops import Attr, Aval, Axis, Int, ShapeAttr, check_axis, check_extent, fmt, op
+
+
+def _permutation(axes: Any, avals: Any) -> tuple[int, ...]:
+    found = tuple(check_axis(a, avals[0].rank) for a in axes)
+    if sorted(found) != list(range(avals[0].rank)):
+        raise AxisError(f"axes {tuple(axes)} do not name each of {avals[0].rank} axes once")
+    return found
+
+
+def _extent_attr(default: Any) -> Attr:
+    return Attr(lambda v, _: check_extent(v), default, "int")
+
+
+def _permute(x: Aval, axes: tuple[int, ...]) -> Aval:
+    return Aval(tuple(x.shape[a] for a in axes), x.dtype)
+
+
+def _broadcast_to(x: Aval, shape: Shape) -> Aval:
+    lead = len(shape) - x.rank
+    if lead < 0 or any(n != 1 and n != m for n, m in zip(x.shape, shape[lead:])):
+        raise ShapeError(f"cannot broadcast shape {fmt(x.shape)} to {fmt(shape)}")
+    return Aval(shape, x.dtype)
+
+
+def _slice(x: Aval, axis: int, start: Extent, length: Extent, step: int) -> Aval:
+    last = start + (length - 1) * step
+    if length != 0 and not (0 <= start < x.shape[axis] and 0 <= last < x.shape[axis]):
+        raise ShapeError(f"slice() of {length} elements from {start} by {step} leaves axis {axis} of length {x.shape[axis]}")
+    return Aval(x.shape[:axis] + (length,) + x.shape[axis + 1:], x.dtype)
+
+
+def _squeeze(x: Aval, axis: int) -> Aval:
+    if x.shape[axis] != 1:
+        raise ShapeError(f"cannot squeeze axis {axis} of length {x.shape[axis]}: only axes of length 1 can go",
+                         cure="index the element you want, or reshape")
+    return Aval(x.shape[:axis] + x.shape[axis + 1:], x.dtype)
+
+
+def _reshape(x: Aval, shape: Shape) -> Aval:
+    if product(x.shape) != product(shape):
+        raise ShapeError(f"cannot reshape {fmt(x.shape)} ({product(x.shape)} elements) to {fmt(shape)} "
+                         f"({product(shape)} elements)")
+    return Aval(shape, x.dtype)
+
+
+def _slice_ref(x: Any, axis: int, start: int, length: int, step: int) -> Any:
+    return np.take(x, [start + k * step for k in range(length)], axis)
+
+
+_insert = Attr(lambda v, avals: check_axis(v, avals[0].rank + 1), kind="axis")
+
+op("permute", "view", "x", attrs={"axes": Attr(_permutation, kind="axes")}, infer=_permute, domain="mixed",
+   view=lambda x, axes: x.permute(axes), ref=lambda x, axes: np.transpose(x, axes), reference="Permute",
+   doc="axes in another order: out axis k is x's axis axes[k]")
+op("broadcast_to", "view", "x", attrs={"shape": ShapeAttr()}, infer=_broadcast_to, domain="mixed",
+   view=lambda x, shape: x.broadcast_to(shape), ref=lambda x, shape: np.broadcast_to(x, shape), reference="BroadcastTo",
+   doc="x repeated along axes of length 1 and new leading axes, by NumPy's rule")
+op("slice", "view", "x", domain="mixed", infer=_slice, reference="Slice", ref=_slice_ref,
+   attrs={"axis": Axis(), "start": _extent_attr(0), "length": _extent_attr(1), "step": _extent_attr(1)},
+   view=lambda x, axis, start, length, step: x.slice(axis, start, length, step),
+   doc="`length` elements of one axis, from `start` on, every `step`-th; a negative step walks backwards")
+op("flip", "view", "x", attrs={"axis": Axis()}, infer=lambda x, axis: x, domain="mixed",
+   view=lambda x, axis: x.flip(axis), ref=lambda x, axis: np.flip(x, axis), reference="Flip", doc="one axis reversed")
+op("squeeze", "view", "x", attrs={"axis": Axis()}, infer=_squeeze, domain="mixed",
+   view=lambda x, axis: x.squeeze(axis), ref=lambda x, axis: np.squeeze(x, axis), reference="Squeeze",
+   doc="x without an axis of length 1")
+op("unsqueeze", "view", "x", attrs={"axis": _insert}, domain="mixed", reference="Unsqueeze",
+   infer=lambda x, axis: Aval(x.shape[:axis] + (1,) + x.shape[axis:], x.dtype),
+   view=lambda x, axis: x.unsqueeze(axis), ref=lambda x, axis: np.expand_dims(x, axis),
+   doc="x with a new axis of length 1 before `axis`")
+op("reshape", "view", "x", attrs={"shape": ShapeAttr()}, infer=_reshape, domain="mixed",
+   view=lambda x, shape: x.reshape(shape), ref=lambda x, shape: np.reshape(x, shape), reference="Reshape",
+   doc="the same elements in row-major order under another shape; copies when x's layout does not allow a view")
+op("contiguous", "elementwise", "x", infer=lambda x: x, expr=scalar.arg(0), ref=lambda x: np.ascontiguousarray(x), domain="mixed",
+   reference="Contiguize", doc="a row-major copy")
+op("copy", "elementwise", "x", infer=lambda x, uid: x, expr=scalar.arg(0), ref=lambda x, uid: np.array(x), domain="mixed",
+   attrs={"uid": Int()}, reference="Copy", doc="a copy of its own, made where a later write would reach an earlier reader")

@@ -1,0 +1,38 @@
+"""Every op as a function: `fuelnumba.ops.softmax(x, axis=-1)` on arrays, or on traced values inside a jitted function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from . import kernels  # noqa: F401  (declares the ops)
+from .jit import Jitted
+from .trace.namespace import namespace, set_eager
+
+_STATIC = {"axis", "axes", "shape", "dtype", "at", "parts", "keepdims", "eps", "scale", "causal", "softcap", "interleaved",
+           "start", "length", "step", "n", "min", "max", "value"}
+_ARRAYS = {("attention", "length"), ("write_slice", "start")}
+
+
+@cache
+def _jitted(fn: Callable[..., Any]) -> Jitted[..., Any]:
+    import inspect
+
+    names = [p for p in inspect.signature(fn).parameters if p in _STATIC and (fn.__name__, p) not in _ARRAYS]
+    return Jitted(fn, static_argnames=names)
+
+
+def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """An op called on arrays: its own small jitted function, with parameters static."""
+    jitted = _jitted(fn)
+    bound = jitted.signature.bind(*args, **kwargs)
+    for name in jitted.static:
+        if isinstance(bound.arguments.get(name), list):
+            bound.arguments[name] = tuple(bound.arguments[name])
+    return jitted(*bound.args, **bound.kwargs)
+
+
+set_eager(_run)
+globals().update(namespace())
+__all__ = list(namespace())

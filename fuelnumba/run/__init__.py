@@ -1,0 +1,1 @@
+"""Floor 4: plans made concrete and run."""

@@ -1,0 +1,259 @@
+"""The CPU backend: a native walker over a table of launches, and the threads that walk it together.
+
+A table row is eight 64-bit words: function, argument block, work items, 1 if threads divide the items, 1 if all threads
+must meet before it. Every thread walks the whole table: of a divided row it takes its share, an undivided one belongs to
+thread 0. So kernels run one after another without Python, and a plan costs one native call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+from functools import cache
+from typing import Any
+
+from ..compiler import modcache
+
+ROW = 8
+SPINS = 4000  # about 10 us of waiting before the processor is offered to others
+
+WALKER = r"""
+define void @fuel_walk(ptr %table, i64 %rows, i64 %tid, i64 %threads, ptr %meet, i64 %base, ptr %give_way) {
+entry:
+  %many = icmp sgt i64 %threads, 1
+  br label %row
+row:
+  %i = phi i64 [0, %entry], [%next, %advance]
+  %met = phi i64 [%base, %entry], [%met.after, %advance]
+  %end = icmp sge i64 %i, %rows
+  br i1 %end, label %finish, label %look
+look:
+  %at = mul i64 %i, ROWWORDS
+  %p.function = getelementptr i64, ptr %table, i64 %at
+  %function = load ptr, ptr %p.function
+  %p.args = getelementptr i64, ptr %p.function, i64 1
+  %args = load ptr, ptr %p.args
+  %p.total = getelementptr i64, ptr %p.function, i64 2
+  %total = load i64, ptr %p.total
+  %p.divided = getelementptr i64, ptr %p.function, i64 3
+  %divided.word = load i64, ptr %p.divided
+  %p.meets = getelementptr i64, ptr %p.function, i64 4
+  %meets.word = load i64, ptr %p.meets
+  %divided = icmp ne i64 %divided.word, 0
+  %meets = icmp ne i64 %meets.word, 0
+  %must = and i1 %meets, %many
+  br i1 %must, label %arrive, label %work
+arrive:
+  %old = atomicrmw add ptr %meet, i64 1 acq_rel
+  %want = add i64 %met, %threads
+  br label %spin
+spin:
+  %n = phi i64 [0, %arrive], [%n.next, %again]
+  %seen = load atomic i64, ptr %meet acquire, align 8
+  %all = icmp sge i64 %seen, %want
+  br i1 %all, label %work, label %wait
+wait:
+  %n.next = add i64 %n, 1
+  %long = icmp sgt i64 %n.next, SPINS
+  br i1 %long, label %yield, label %again
+yield:
+  %ignored = call i32 %give_way()
+  br label %again
+again:
+  br label %spin
+work:
+  %met.after = phi i64 [%met, %look], [%want, %spin]
+  %first = icmp eq i64 %tid, 0
+  br i1 %divided, label %share, label %whole
+whole:
+  br i1 %first, label %all.items, label %advance
+all.items:
+  call void %function(ptr %args, i64 0, i64 %total)
+  br label %advance
+share:
+  %x = mul i64 %total, %tid
+  %lo = sdiv i64 %x, %threads
+  %t1 = add i64 %tid, 1
+  %y = mul i64 %total, %t1
+  %hi = sdiv i64 %y, %threads
+  %some = icmp slt i64 %lo, %hi
+  br i1 %some, label %items, label %advance
+items:
+  call void %function(ptr %args, i64 %lo, i64 %hi)
+  br label %advance
+advance:
+  %next = add i64 %i, 1
+  br label %row
+finish:
+  br i1 %many, label %last.arrive, label %done
+last.arrive:
+  %old2 = atomicrmw add ptr %meet, i64 1 acq_rel
+  %want2 = add i64 %met, %threads
+  br label %last.spin
+last.spin:
+  %m = phi i64 [0, %last.arrive], [%m.next, %last.again]
+  %seen2 = load atomic i64, ptr %meet acquire, align 8
+  %all2 = icmp sge i64 %seen2, %want2
+  br i1 %all2, label %done, label %last.wait
+last.wait:
+  %m.next = add i64 %m, 1
+  %long2 = icmp sgt i64 %m.next, SPINS
+  br i1 %long2, label %last.yield, label %last.again
+last.yield:
+  %ignored2 = call i32 %give_way()
+  br label %last.again
+last.again:
+  br label %last.spin
+done:
+  ret void
+}
+""".replace("ROWWORDS", str(ROW)).replace("SPINS", str(SPINS))
+
+
+@cache
+def walker() -> Any:
+    """The native walker: (table, rows, thread, threads, meeting counter, its value now, address of a yield function)."""
+    address = modcache.load_ir(WALKER, "fuel_walk")
+    word = ctypes.c_int64
+    return ctypes.CFUNCTYPE(None, word, word, word, word, word, word, word)(address)
+
+
+@cache
+def _give_way() -> int:
+    """The address of the system call that lets another thread run."""
+    if sys.platform == "win32":
+        function = ctypes.windll.kernel32.SwitchToThread  # type: ignore[attr-defined]
+    else:
+        function = ctypes.CDLL(None).sched_yield
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def default_threads() -> int:
+    """$FUELNUMBA_NUM_THREADS, or the processors this process may use."""
+    wanted = os.environ.get("FUELNUMBA_NUM_THREADS", "")
+    if wanted.isdigit() and int(wanted) > 0:
+        return int(wanted)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Pool:
+    """Threads that walk a table together with the caller. Only one caller at a time has them; another one walks alone,
+    which gives the same numbers."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self.busy = threading.Lock()
+        self.meet = (ctypes.c_int64 * 16)()
+        self.address = ctypes.addressof(self.meet)
+        self.base = 0
+        self.job: tuple[int, ...] = ()
+        self.wake = [threading.Lock() for _ in range(threads - 1)]
+        self.started = False
+
+    def _start(self) -> None:
+        for k, lock in enumerate(self.wake):
+            lock.acquire()
+            threading.Thread(target=self._serve, args=(k + 1, lock), name=f"fuelnumba-{k + 1}", daemon=True).start()
+        self.started = True
+
+    def _serve(self, tid: int, wake: threading.Lock) -> None:
+        walk = walker()
+        while True:
+            wake.acquire()
+            table, rows, base, give_way = self.job
+            walk(table, rows, tid, self.threads, self.address, base, give_way)
+
+    def run(self, table: int, rows: int, meetings: int, together: bool) -> None:
+        """Walk the table. `meetings` is the number of its rows before which all threads meet."""
+        if together and self.threads > 1 and self.busy.acquire(blocking=False):
+            try:
+                if not self.started:
+                    self._start()
+                base = self.base
+                self.base = base + (meetings + 1) * self.threads
+                self.job = (table, rows, base, _give_way())
+                for lock in self.wake:
+                    lock.release()
+                walker()(table, rows, 0, self.threads, self.address, base, _give_way())
+            finally:
+                self.busy.release()
+        else:
+            walker()(table, rows, 0, 1, self.address, 0, 0)
+
+
+_pool: Pool | None = None
+_pool_lock = threading.Lock()
+
+
+def pool() -> Pool:
+    global _pool
+    if _pool is None:
+        with _pool_lock:
+            if _pool is None:
+                _pool = Pool(default_threads())
+    return _pool
+
+
+def num_threads() -> int:
+    return pool().threads
+
+
+def set_num_threads(n: int) -> None:
+    """How many threads kernels may use, the caller's included. Results do not depend on it."""
+    global _pool
+    if not isinstance(n, int) or n < 1:
+        raise ValueError(f"the number of threads must be a positive int, not {n!r}")
+    with _pool_lock:
+        _pool = Pool(n)
+
+
+def _after_fork() -> None:
+    """A forked child has none of its parent's threads."""
+    global _pool, _pool_lock
+    _pool_lock = threading.Lock()
+    _pool = Pool(_pool.threads) if _pool is not None else None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+# ------------------------------------------------------------------------------------------------ BLAS
+class SingleThreadedBlas:
+    """While inside, SciPy's BLAS uses one thread: our own threads each call it for their panels. Entering is counted, so
+    that callers in several threads do not undo one another."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.inside = 0
+        self.libraries: list[Any] | None = None
+        self.before: list[int] = []
+
+    def _find(self) -> list[Any]:
+        import scipy.linalg.cython_blas  # noqa: F401  (loads the library we call)
+        from threadpoolctl import ThreadpoolController
+
+        found = ThreadpoolController().select(user_api="blas").lib_controllers
+        return [c for c in found if "scipy" in os.path.basename(os.path.dirname(c.filepath))] or list(found)
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if self.inside == 0:
+                if self.libraries is None:
+                    self.libraries = self._find()
+                self.before = [c.get_num_threads() or 1 for c in self.libraries]
+                for c in self.libraries:
+                    c.set_num_threads(1)
+            self.inside += 1
+
+    def __exit__(self, *exc: object) -> None:
+        with self.lock:
+            self.inside -= 1
+            if self.inside == 0:
+                for c, n in zip(self.libraries or (), self.before):
+                    c.set_num_threads(n)
+
+
+single_threaded_blas = SingleThreadedBlas()

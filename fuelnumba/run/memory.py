@@ -1,0 +1,83 @@
+"""Where buffers lie: the arena of a plan's temporaries, and results that are reused once nobody holds them."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+ALIGN = 64
+
+
+def arrange(sizes: Sequence[int], lives: Sequence[tuple[int, int]]) -> tuple[list[int], int]:
+    """Offsets of buffers so that those alive at the same time do not overlap, and the bytes needed.
+
+    `lives` are (first, last) step numbers. Largest first, each at the lowest free place.
+    """
+    offsets = [0] * len(sizes)
+    placed: list[int] = []
+    top = 0
+    for k in sorted(range(len(sizes)), key=lambda k: (-sizes[k], lives[k])):
+        size = -(-max(sizes[k], 1) // ALIGN) * ALIGN
+        first, last = lives[k]
+        taken = sorted((offsets[j], offsets[j] + -(-max(sizes[j], 1) // ALIGN) * ALIGN) for j in placed
+                       if lives[j][0] <= last and first <= lives[j][1])
+        at = 0
+        for low, high in taken:
+            if at + size <= low:
+                break
+            at = max(at, high)
+        offsets[k] = at
+        placed.append(k)
+        top = max(top, at + size)
+    return offsets, top
+
+
+def aligned_bytes(nbytes: int) -> tuple[np.ndarray[Any, Any], int]:
+    """(a byte buffer, the offset in it of an address that is a multiple of 64)."""
+    raw = np.empty(nbytes + ALIGN, np.uint8)
+    return raw, -raw.ctypes.data % ALIGN
+
+
+def address(array: np.ndarray[Any, Any]) -> int:
+    """The address of an array's first element."""
+    return array.ctypes.data
+
+
+_data_of = ctypes.c_void_p.from_address
+
+
+def _fast_address(array: np.ndarray[Any, Any]) -> int:
+    """As `address`, from the array object itself: its data pointer follows CPython's object header (NumPy's C API fixes
+    this). An eighth of the time of `.ctypes.data`."""
+    return _data_of(id(array) + 16).value or 0
+
+
+_probe = np.arange(3)[1:]
+if sys.implementation.name == "cpython" and sys.getsizeof(object()) == 16 and _fast_address(_probe) == address(_probe):
+    address = _fast_address
+
+
+class Recycler:
+    """Buffers for one result. A buffer is handed out again once no array refers to it: a result that a caller holds is
+    never overwritten, and a loop that drops its results does not pay for fresh pages each time."""
+
+    KEEP = 2
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self.buffers: list[tuple[np.ndarray[Any, Any], int]] = []
+
+    def take(self) -> tuple[np.ndarray[Any, Any], int]:
+        for pair in self.buffers:
+            if sys.getrefcount(pair[0]) == 2:  # the tuple's and getrefcount's own
+                return pair
+        pair = aligned_bytes(self.nbytes)
+        if len(self.buffers) < self.KEEP:
+            self.buffers.append(pair)
+        elif self.buffers:
+            self.buffers[:] = self.buffers[1:] + [pair]
+        return pair

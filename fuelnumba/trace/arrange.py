@@ -1,0 +1,347 @@
+"""NumPy's functions that move elements without computing: reshape, transpose, concatenate, split, take, ...
+
+Parameters are NumPy's. Everything becomes views, `concat`, `take` or `gather`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ..core.dims import Dim, Extent, same
+from ..core.errors import ArgumentError, AxisError, ShapeError
+from ..core.ops import broadcast_shapes, check_axis, check_extent, check_shape, fmt
+from . import apply as ap
+from .apply import as_tensor, call, permute
+from .indexing import bounds, getitem
+from .traced import Traced, located, refuse
+
+
+# ---------------------------------------------------------------------------------------- axes and order
+def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: Any = None) -> Any:
+    refuse("numpy.reshape", order=order)
+    return ap.reshape(a, shape)
+
+
+def ravel(a: Any, order: str = "C") -> Any:
+    refuse("numpy.ravel", order=order)
+    return ap.reshape(a, (-1,))
+
+
+def transpose(a: Any, axes: Any = None) -> Any:
+    a = as_tensor(a)
+    return permute(a, range(a.ndim)[::-1] if axes is None else [check_axis(k, a.ndim) for k in axes])
+
+
+def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    a = as_tensor(a)
+    j, k = check_axis(axis1, a.ndim), check_axis(axis2, a.ndim)
+    return permute(a, [k if i == j else j if i == k else i for i in range(a.ndim)])
+
+
+def moveaxis(a: Any, source: Any, destination: Any) -> Any:
+    a = as_tensor(a)
+    old, new = ([check_axis(k, a.ndim) for k in _tuple(v)] for v in (source, destination))
+    if len(old) != len(new) or len(set(old)) != len(old) or len(set(new)) != len(new):
+        raise AxisError(f"moveaxis() cannot move axes {tuple(old)} to {tuple(new)}")
+    order = [k for k in range(a.ndim) if k not in old]
+    for to, k in sorted(zip(new, old)):
+        order.insert(to, k)
+    return permute(a, order)
+
+
+def expand_dims(a: Any, axis: Any) -> Any:
+    a = as_tensor(a)
+    for k in sorted(check_axis(k, a.ndim + len(_tuple(axis))) for k in _tuple(axis)):
+        a = call("unsqueeze", a, axis=k)
+    return a
+
+
+def squeeze(a: Any, axis: Any = None) -> Any:
+    a = as_tensor(a)
+    if axis is None:
+        axes = [k for k, n in enumerate(a.shape) if same(n, 1)]
+    else:
+        axes = [check_axis(k, a.ndim) for k in _tuple(axis)]
+    for k in sorted(axes, reverse=True):
+        a = call("squeeze", a, axis=k)
+    return a
+
+
+def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
+    return ap.broadcast_to(array, shape)
+
+
+def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
+    arrays = [as_tensor(a) for a in args]
+    shape = broadcast_shapes("broadcast_arrays", [a.shape for a in arrays])
+    return tuple(ap.broadcast_to(a, shape) for a in arrays)
+
+
+def atleast(rank: int) -> Callable[..., Any]:
+    def at_least(*arrays: Any) -> Any:
+        found = tuple(_at_least(as_tensor(a), rank) for a in arrays)
+        return found[0] if len(found) == 1 else found
+
+    return at_least
+
+
+def _at_least(a: Any, rank: int) -> Any:
+    if rank == 3 and 0 < a.ndim < 3:  # (n,) becomes (1, n, 1), (m, n) becomes (m, n, 1)
+        return ap.reshape(a, (1, *a.shape, 1) if a.ndim == 1 else (*a.shape, 1))
+    while a.ndim < rank:
+        a = call("unsqueeze", a, axis=0)
+    return a
+
+
+def flip(m: Any, axis: Any = None) -> Any:
+    m = as_tensor(m)
+    for k in range(m.ndim) if axis is None else (check_axis(k, m.ndim) for k in _tuple(axis)):
+        m = call("flip", m, axis=k)
+    return m
+
+
+def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    a = as_tensor(a)
+    if axis is None:
+        return ap.reshape(roll(ap.reshape(a, (-1,)), shift, 0), a.shape)
+    axes = _tuple(axis)
+    shifts = _tuple(shift) if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
+    for k, by in zip([check_axis(k, a.ndim) for k in axes], shifts):
+        n = a.shape[k]
+        by = check_extent(by)
+        if same(by, 0) or same(n, 0):
+            continue
+        at = by if 0 < by < n else n + by if -n < by < 0 else by % n
+        if at != 0:
+            a = call("concat", _cut(a, k, n - at, n), _cut(a, k, 0, n - at), axis=k)
+    return a
+
+
+def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
+    """The value itself: traced values never change."""
+    return as_tensor(a)
+
+
+# ---------------------------------------------------------------------------------------- joining
+@located
+def concatenate(arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = None,
+                casting: Any = None) -> Any:
+    refuse("numpy.concatenate", out=out)
+    parts = [as_tensor(a, dtype) for a in arrays]
+    if axis is None:
+        parts, axis = [ap.reshape(a, (-1,)) for a in parts], 0
+    if any(a.ndim == 0 for a in parts):
+        raise ShapeError("concatenate() cannot join arrays without axes", cure="use np.stack")
+    return call("concat", *parts, axis=axis)
+
+
+def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: Any = None) -> Any:
+    refuse("numpy.stack", out=out)
+    return call("stack", *(as_tensor(a, dtype) for a in arrays), axis=axis)
+
+
+def vstack(tup: Any, *, dtype: Any = None, casting: Any = None) -> Any:
+    return concatenate([_at_least(as_tensor(a), 2) for a in tup], 0, dtype=dtype)
+
+
+def hstack(tup: Any, *, dtype: Any = None, casting: Any = None) -> Any:
+    parts = [_at_least(as_tensor(a), 1) for a in tup]
+    return concatenate(parts, 0 if parts and parts[0].ndim == 1 else 1, dtype=dtype)
+
+
+def dstack(tup: Any) -> Any:
+    return concatenate([_at_least(as_tensor(a), 3) for a in tup], 2)
+
+
+def column_stack(tup: Any) -> Any:
+    parts = [as_tensor(a) for a in tup]
+    return concatenate([a if a.ndim > 1 else ap.reshape(a, (-1, 1)) for a in parts], 1)
+
+
+@located
+def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
+    """With constant values."""
+    refuse("numpy.pad", mode=None if mode == "constant" else mode)
+    out = as_tensor(array)
+    widths = np.broadcast_to(np.asarray(pad_width, dtype=object), (out.ndim, 2)).tolist()
+    values = np.broadcast_to(np.asarray(kwargs.pop("constant_values", 0)), (out.ndim, 2)).tolist()
+    refuse("numpy.pad", **kwargs)
+    for k, ends in enumerate(zip(widths, values)):
+        parts = []
+        for n, v in zip(*ends):
+            shape = (*out.shape[:k], n, *out.shape[k + 1:])
+            parts.append(ap.full(v, shape, out.dtype) if n else None)
+        found = [p for p in (parts[0], out, parts[1]) if p is not None]
+        out = call("concat", *found, axis=k) if len(found) > 1 else out
+    return out
+
+
+# ---------------------------------------------------------------------------------------- cutting
+def _cut(a: Any, axis: int, start: Extent, stop: Extent) -> Any:
+    return getitem(a, (*(slice(None),) * axis, slice(start, stop)))
+
+
+@located
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    a = as_tensor(ary)
+    k = check_axis(axis, a.ndim)
+    if isinstance(indices_or_sections, (int, np.integer, Dim)):
+        n, parts = a.shape[k], indices_or_sections
+        if parts < 1 or n % parts != 0:
+            raise ShapeError(f"split() cannot cut axis {k} of length {n} into {parts} equal parts",
+                             cure="give the positions to cut at, or use np.array_split")
+        return _pieces(a, [n // parts * i for i in range(int(parts) + 1)], k)
+    return array_split(a, indices_or_sections, k)
+
+
+@located
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    a = as_tensor(ary)
+    k = check_axis(axis, a.ndim)
+    n = a.shape[k]
+    if isinstance(indices_or_sections, (int, np.integer)):
+        parts, length = int(indices_or_sections), int(n)
+        if parts < 1:
+            raise ShapeError(f"array_split() cannot cut an axis into {parts} parts")
+        each, longer = divmod(length, parts)
+        return _pieces(a, [i * each + min(i, longer) for i in range(parts + 1)], k)
+    cuts = [0, *(bounds(slice(None, check_extent(c)), n)[1] for c in indices_or_sections), n]
+    return _pieces(a, cuts, k)
+
+
+def _pieces(a: Any, cuts: Sequence[Extent], axis: int) -> list[Any]:
+    return [_cut(a, axis, start, stop) for start, stop in pairwise(cuts)]
+
+
+def split_along(axis: int) -> Callable[..., list[Any]]:
+    """np.hsplit and its like; hsplit of a vector cuts its only axis."""
+
+    def split_(ary: Any, indices_or_sections: Any) -> list[Any]:
+        a = as_tensor(ary)
+        return split(a, indices_or_sections, 0 if axis == 1 and a.ndim == 1 else axis)
+
+    return split_
+
+
+@located
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append: Any = np._NoValue) -> Any:
+    refuse("numpy.diff", prepend=prepend, append=append)
+    out = as_tensor(a)
+    k = check_axis(axis, out.ndim)
+    op = "not_equal" if out.dtype.kind == "b" else "subtract"
+    for _ in range(n):
+        out = call(op, _cut(out, k, 1, out.shape[k]), _cut(out, k, 0, out.shape[k] - 1))
+    return out
+
+
+# ---------------------------------------------------------------------------------------- repeating
+@located
+def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
+    """Each element `repeats` times, which must be one static integer."""
+    if not isinstance(repeats, (int, np.integer, Dim)):
+        raise ArgumentError("repeat(): repeats must be one static integer")
+    a = as_tensor(a)
+    if axis is None:
+        a, axis = ap.reshape(a, (-1,)), 0
+    k = check_axis(axis, a.ndim)
+    wide = call("broadcast_to", call("unsqueeze", a, axis=k + 1),
+                shape=(*a.shape[:k + 1], check_extent(repeats), *a.shape[k + 1:]))
+    return ap.reshape(wide, (*a.shape[:k], a.shape[k] * repeats, *a.shape[k + 1:]))
+
+
+@located
+def tile(A: Any, reps: Any) -> Any:
+    a, times = as_tensor(A), check_shape(reps)
+    a = ap.reshape(a, (1,) * (len(times) - a.ndim) + a.shape)
+    times = (1,) * (a.ndim - len(times)) + times
+    split_ = ap.reshape(a, tuple(m for n in a.shape for m in (1, n)))
+    wide = ap.broadcast_to(split_, tuple(m for r, n in zip(times, a.shape) for m in (r, n)))
+    return ap.reshape(wide, tuple(r * n for r, n in zip(times, a.shape)))
+
+
+# ---------------------------------------------------------------------------------------- by index
+@located
+def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: Any = "raise") -> Any:
+    refuse("numpy.take", out=out, mode=None if mode == "raise" else mode)
+    a = as_tensor(a)
+    if axis is None:
+        a, axis = ap.reshape(a, (-1,)), 0
+    return call("take", a, indices, axis=axis)
+
+
+@located
+def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
+    x, indices = as_tensor(arr), as_tensor(indices)
+    if axis is None:
+        x, axis = ap.reshape(x, (-1,)), 0
+    if x.ndim != indices.ndim:
+        raise ShapeError(f"take_along_axis() got shapes {fmt(x.shape)} and {fmt(indices.shape)}: "
+                         "the ranks must be equal",
+                         cure="use np.take for indices that choose whole rows")
+    k = check_axis(axis, x.ndim)
+    others = [(*v.shape[:k], 1, *v.shape[k + 1:]) for v in (x, indices)]
+    around = broadcast_shapes("take_along_axis", others)
+    x, indices = (ap.broadcast_to(v, (*around[:k], v.shape[k], *around[k + 1:])) for v in (x, indices))
+    return call("gather", x, indices, axis=k)
+
+
+def triangle(name: str) -> Callable[..., Any]:
+    """np.tril and np.triu: the last two axes must be static."""
+
+    def part(m: Any, k: int = 0) -> Any:
+        m = as_tensor(m)
+        if m.ndim < 2:
+            raise ShapeError(f"{name}() needs at least two axes, not shape {fmt(m.shape)}")
+        rows, columns = (int(n) for n in m.shape[-2:])
+        mask = np.tri(rows, columns, k if name == "tril" else k - 1, dtype=bool)
+        zero = ap.full(0, m.shape, m.dtype)
+        return call("where", mask, m, zero) if name == "tril" else call("where", mask, zero, m)
+
+    return located(part)
+
+
+# ---------------------------------------------------------------------------------------- new arrays
+def filled_like(value: Any) -> Callable[..., Any]:
+    """np.zeros_like and its like."""
+
+    def like(a: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, *,
+             device: Any = None) -> Any:
+        a = as_tensor(a)
+        return ap.full(value, a.shape if shape is None else shape, a.dtype if dtype is None else dtype)
+
+    return like
+
+
+def new(shape: Any, value: Any, dtype: Any) -> Any:
+    """np.full(shape, value, like=x) and its like, whose shape may be symbolic."""
+    if dtype is None:
+        dtype = value.dtype if isinstance(value, (Traced, np.ndarray, np.generic)) else type(value)
+    return ap.full(value, shape, dtype)
+
+
+def _constant(value: int) -> Callable[..., Any]:
+    def filled(shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None,
+               like: Any = None) -> Any:
+        return new(shape, value, float if dtype is None else dtype)
+
+    return filled
+
+
+zeros, ones = _constant(0), _constant(1)
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", *, device: Any = None,
+         like: Any = None) -> Any:
+    return new(shape, fill_value, dtype)
+
+
+def full_like(a: Any, fill_value: Any, dtype: Any = None, **more: Any) -> Any:
+    return filled_like(fill_value)(a, dtype, **more)
+
+
+def _tuple(v: Any) -> tuple[Any, ...]:
+    return tuple(v) if isinstance(v, (tuple, list)) else (v,)

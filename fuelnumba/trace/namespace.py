@@ -1,0 +1,170 @@
+"""`fuelnumba.ops` out of the op table: one function per op, with signature and documentation."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ..core.errors import ArgumentError, DTypeError
+from ..core.ops import OPS, OpDef
+from . import apply as ap
+from . import arrange, contract
+from .apply import apply, as_tensor, call
+from .traced import Traced, current_trace, located
+
+Eager = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+_eager: list[Eager] = []
+
+
+def set_eager(run: Eager) -> None:
+    """How functions of the namespace run outside a trace: `run(function, args, kwargs)`."""
+    _eager[:] = [run]
+
+
+def namespace() -> dict[str, Callable[..., Any]]:
+    """name -> public function, for every op that is no leaf and for the front doors below."""
+    made = {name: public(op) for name, op in OPS.items() if op.kind != "leaf"}
+    made.update({name: _published(name, fn, OPS.get(name)) for name, fn in FRONT_DOORS.items()})
+    return dict(sorted(made.items()))
+
+
+def public(op: OpDef) -> Callable[..., Any]:
+    """The function of one op: its arrays, then its parameters, by position or name."""
+    signature = signature_of(op)
+    inputs = [n.rstrip("?").lstrip("*") for n in op.inputs]
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs).arguments
+        arrays: list[Any] = []
+        for name, declared in zip(inputs, op.inputs):
+            value = bound.pop(name, None)
+            if declared.startswith("*"):
+                arrays += value or ()
+            elif value is not None or not declared.endswith("?"):
+                arrays.append(value)
+            elif any(bound.get(later) is not None for later in inputs[inputs.index(name) + 1:]):
+                later = next(n for n in inputs[inputs.index(name) + 1:] if bound.get(n) is not None)
+                raise ArgumentError(f"{op.name}() got {later} without {name}")
+        return apply(op, *arrays, **bound)
+
+    return _published(op.name, function, op, signature)
+
+
+def signature_of(op: OpDef) -> inspect.Signature:
+    P = inspect.Parameter
+    params: list[inspect.Parameter] = []
+    for name in op.inputs:
+        if name.startswith("*"):
+            params.append(P(name[1:], P.VAR_POSITIONAL))
+        else:
+            default = None if name.endswith("?") else P.empty
+            params.append(P(name.rstrip("?"), P.POSITIONAL_OR_KEYWORD, default=default))
+    kind: Any = P.POSITIONAL_OR_KEYWORD
+    for name, attr in op.attrs.items():
+        last = params[-1] if params else None
+        if last is not None and (last.kind is P.VAR_POSITIONAL or (attr.default is P.empty
+                                                                   and last.default is not P.empty)):
+            kind = P.KEYWORD_ONLY
+        params.append(P(name, kind, default=attr.default))
+    return inspect.Signature(params)
+
+
+def _published(name: str, fn: Callable[..., Any], op: OpDef | None,
+               signature: inspect.Signature | None = None) -> Callable[..., Any]:
+    """The function as users see it: runs on arrays too, and says what is wrong with a call."""
+    signature = signature or inspect.signature(fn)
+
+    @located
+    def function(*args: Any, **kwargs: Any) -> Any:
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as err:
+            problem = str(err)
+        else:
+            if current_trace() is None and _eager and not any(isinstance(a, Traced) for a in args):
+                return _eager[0](function, args, kwargs)
+            return fn(*args, **kwargs)
+        raise ArgumentError(f"{name}(): {problem}", cure=f"its signature is {name}{signature}")
+
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = "fuelnumba.ops"
+    function.__signature__ = signature  # type: ignore[attr-defined]
+    function.__doc__ = _doc(fn, op)
+    return function
+
+
+def _doc(fn: Callable[..., Any], op: OpDef | None) -> str:
+    lines = [(op.doc if op is not None and op.doc else inspect.getdoc(fn) or "").rstrip(".") + "."]
+    if op is not None:
+        lines.append("")
+        lines += [f"Dtypes on {backend}: {' '.join(names)}" for backend, names in op.dtypes().items()]
+        if op.reference:
+            lines.append(f"In the reference system: {op.reference}")
+    return "\n".join(lines)
+
+
+# -------------------------------------------------------------------------------------- ops with a front door
+def _arrays(xs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arrays of `concat(a, b)` as of `concat([a, b])`."""
+    return tuple(xs[0]) if len(xs) == 1 and isinstance(xs[0], (list, tuple)) else xs
+
+
+def concat(*xs: Any, axis: Any = 0) -> Any:
+    return arrange.concatenate(_arrays(xs), axis)
+
+
+def stack(*xs: Any, axis: int = 0) -> Any:
+    return arrange.stack(_arrays(xs), axis)
+
+
+def split(x: Any, parts: Any, axis: int = 0) -> list[Any]:
+    """Equal parts of an axis (an int), or cut at positions (a list): views."""
+    return arrange.split(x, parts, axis)
+
+
+def reshape(x: Any, shape: Any) -> Any:
+    return ap.reshape(x, shape)
+
+
+def broadcast_to(x: Any, shape: Any) -> Any:
+    return ap.broadcast_to(x, shape)
+
+
+def cast(x: Any, dtype: Any) -> Any:
+    return ap.cast(x, dtype)
+
+
+def squeeze(x: Any, axis: Any = None) -> Any:
+    return arrange.squeeze(x, axis)
+
+
+def matmul(a: Any, b: Any) -> Any:
+    return contract.matmul(a, b)
+
+
+def write_slice(x: Any, src: Any, at: Any = 0) -> Any:
+    """x with src written into it from `at` on: one start per axis, of which one may be a traced integer; a
+    single start is that of axis 0. src is cast to x's dtype and gets missing leading axes."""
+    x, src = as_tensor(x), as_tensor(src)
+    src = ap.cast(src, x.dtype)
+    while src.ndim < x.ndim:
+        src = call("unsqueeze", src, axis=0)
+    starts = list(at) if isinstance(at, (tuple, list)) else [at] + [0] * (x.ndim - 1)
+    traced = [k for k, v in enumerate(starts) if isinstance(v, Traced)]
+    if len(traced) > 1:
+        raise ArgumentError("write_slice(): only one start may be a traced integer",
+                            cure="write row by row, or make the other starts static")
+    if not traced:
+        return call("write_slice", x, src, at=tuple(starts))
+    axis = traced[0]
+    start, starts[axis] = starts[axis], 0
+    if start.ndim != 0 or not start.node.dtype.is_integer:
+        raise DTypeError(f"write_slice(): the start on axis {axis} must be an integer scalar, not {start!r}")
+    return call("write_slice", x, src, start, at=tuple(starts), axis=axis)
+
+
+FRONT_DOORS: dict[str, Callable[..., Any]] = {
+    "broadcast_to": broadcast_to, "cast": cast, "concat": concat, "matmul": matmul, "reshape": reshape,
+    "split": split, "squeeze": squeeze, "stack": stack, "write_slice": write_slice,
+}

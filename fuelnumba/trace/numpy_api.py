@@ -1,0 +1,386 @@
+"""NumPy's functions on traced values: which are covered, and how each is said in ops.
+
+`UFUNCS` maps ufuncs to ops, `REDUCE` their `.reduce`, `FUNCTIONS` other functions to implementations with
+NumPy's signature. What is in none of them is an `UnsupportedFunctionError` naming the nearest covered one.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..core import dtypes as dt
+from ..core.errors import (
+    ArgumentError,
+    DTypeError,
+    FuelError,
+    TracedMutationError,
+    UnsupportedFunctionError,
+)
+from ..core.ops import OPS
+from . import arrange as ar
+from . import contract
+from .apply import as_tensor, call, cast, reshape
+from .promote import CONVERSIONS
+from .traced import Traced, fail, located, refuse
+
+
+# -------------------------------------------------------------------------------- ufuncs that are not one op
+def rint(x: Any) -> Any:
+    """Rounded to even; integers become floats, as np.rint has it (np.round keeps them)."""
+    return call("round", as_float(x))
+
+
+def as_float(x: Any, domain: str = "float") -> Any:
+    """x in the floats that NumPy's float-only functions use for its dtype."""
+    x = as_tensor(x)
+    return cast(x, CONVERSIONS[domain][x.node.dtype]) if x.node.dtype in CONVERSIONS[domain] else x
+
+
+def positive(x: Any) -> Any:
+    """+x, which is x."""
+    x = as_tensor(x)
+    if x.node.dtype is dt.bool_:
+        fail(DTypeError, "positive() is not defined for bool", "cast it first, e.g. x.astype(np.int64)")
+    return x
+
+
+def power(x: Any, y: Any) -> Any:
+    """x**y; a small static exponent becomes products, 0.5 a square root."""
+    if isinstance(x, Traced) and isinstance(y, (int, float)) and not isinstance(y, (bool, np.generic)):
+        if x.dtype.kind == "b":
+            x = cast(x, dt.i64)
+        if isinstance(y, int) and y < 0 and x.node.dtype.is_integer:
+            fail(ArgumentError, f"{x!r} cannot be raised to {y}: integers have no negative powers",
+                 "cast to floats first, or divide: 1 / x**n")
+        if isinstance(y, int) or x.node.dtype.is_float:
+            if y == 2:
+                return call("square", x)
+            if isinstance(y, int) and 3 <= y <= 8:
+                return call("powi", x, n=y)
+            if y == 0.5:
+                return call("sqrt", x)
+    return call("power", x, y)
+
+
+def divmod_(x: Any, y: Any) -> tuple[Any, Any]:
+    return call("floor_divide", x, y), call("remainder", x, y)
+
+
+def float_power(x: Any, y: Any) -> Any:
+    return call("power", as_tensor(x, dt.f64), as_tensor(y, dt.f64))
+
+
+def vecdot(a: Any, b: Any) -> Any:
+    products = call("multiply", a, b)
+    return cast(call("sum", products, axis=-1), products.dtype)
+
+
+def _scaled(factor: float) -> Callable[[Any], Any]:
+    return lambda x: call("multiply", as_float(x), factor)
+
+
+# name -> what it is in ops: a name, or a function of the operands
+_UFUNC_TABLE: dict[str, str | Callable[..., Any]] = {
+    **{n: n for n in (
+        "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "maximum", "minimum",
+        "copysign", "negative", "absolute", "sign", "square", "sqrt", "reciprocal", "floor", "ceil", "trunc",
+        "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "tanh",
+        "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite",
+        "logical_and", "logical_or", "logical_xor", "logical_not",
+        "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift",
+    )},
+    "power": power, "invert": "bitwise_not", "fabs": "absolute", "rint": rint, "positive": positive,
+    "conjugate": as_tensor, "divmod": divmod_, "float_power": float_power, "matmul": contract.matmul,
+    "vecdot": vecdot,
+    "deg2rad": _scaled(np.pi / 180), "radians": _scaled(np.pi / 180),
+    "rad2deg": _scaled(180 / np.pi), "degrees": _scaled(180 / np.pi),
+    "signbit": lambda x: call("less", call("copysign", 1.0, x), 0),
+}
+UFUNCS: dict[np.ufunc, str | Callable[..., Any]] = {getattr(np, n): f for n, f in _UFUNC_TABLE.items()}
+REDUCE: dict[np.ufunc, str] = {
+    np.add: "sum", np.multiply: "prod", np.maximum: "max", np.minimum: "min",
+    np.logical_and: "all", np.logical_or: "any",
+}
+
+
+@located
+def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What `Tensor.__array_ufunc__` does."""
+    name = f"numpy.{ufunc.__name__}"
+    if kwargs.pop("out", None) is not None:
+        raise TracedMutationError(f"{name}(..., out=...) writes into an array while tracing",
+                                  cure="use the value the function returns")
+    dtype = kwargs.pop("dtype", None)
+    for quiet in ("casting", "order", "subok"):
+        kwargs.pop(quiet, None)
+    if method == "reduce" and ufunc in REDUCE:
+        refuse(f"{name}.reduce", initial=kwargs.pop("initial", None), where=kwargs.pop("where", True))
+        axis = kwargs.pop("axis", inputs[1] if len(inputs) > 1 else 0)
+        keepdims = kwargs.pop("keepdims", False)
+        return reduction(REDUCE[ufunc])(inputs[0], axis=axis, dtype=dtype, keepdims=keepdims)
+    target = UFUNCS.get(ufunc)
+    if method != "__call__" or target is None:
+        unsupported(name if method == "__call__" else f"{name}.{method}")
+    refuse(name, where=kwargs.pop("where", True), **kwargs)
+    if dtype is not None:
+        inputs = tuple(as_tensor(x, dtype) for x in inputs)
+    return call(target, *inputs) if isinstance(target, str) else target(*inputs)
+
+
+# ---------------------------------------------------------------------------------------- reductions
+_NOT_GIVEN = np._NoValue
+
+
+def reduction(op: str) -> Callable[..., Any]:
+    """np.sum and its like: any axes; `dtype=` is what is computed in."""
+
+    def reduce(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
+               initial: Any = _NOT_GIVEN, where: Any = True) -> Any:
+        refuse(f"numpy.{op}", out=out, initial=initial, where=where)
+        x = as_tensor(a, dtype)
+        result = call(op, x, axis=axis, keepdims=_given(keepdims))
+        return result if dtype is None else cast(result, dtype)
+
+    return reduce
+
+
+def extremum(op: str) -> Callable[..., Any]:
+    """np.max and its like, whose signature has no dtype."""
+
+    def reduce(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = _NOT_GIVEN,
+               where: Any = True) -> Any:
+        refuse(f"numpy.{op}", out=out, initial=initial, where=where)
+        return call(op, a, axis=axis, keepdims=_given(keepdims))
+
+    return reduce
+
+
+def arg_extremum(op: str) -> Callable[..., Any]:
+    def reduce(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
+        refuse(f"numpy.{op}", out=out)
+        x, keep = as_tensor(a), _given(keepdims)
+        if axis is not None:
+            return call(op, x, axis=axis, keepdims=keep)
+        flat = call(op, reshape(x, (-1,)), axis=0)
+        return reshape(flat, (1,) * x.ndim) if keep else flat
+
+    return reduce
+
+
+def _given(keepdims: Any) -> bool:
+    return False if keepdims is _NOT_GIVEN else bool(keepdims)
+
+
+def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: Any = False,
+        *, where: Any = True, mean: Any = _NOT_GIVEN, correction: Any = _NOT_GIVEN) -> Any:
+    """The mean squared distance from the mean; half types are computed in f32, as in NumPy."""
+    refuse("numpy.var", out=out, where=where, mean=mean)
+    ddof = ddof if correction is _NOT_GIVEN else correction
+    x = as_float(as_tensor(a, dtype), "division")
+    result = x.node.dtype
+    if result.bits == 16:
+        x = cast(x, dt.f32)
+    axes = OPS["mean"].attrs["axis"].check(axis, [x.node.aval])
+    distance = call("subtract", x, call("mean", x, axis=axes, keepdims=True))
+    squares = call("square", distance)
+    if ddof == 0:
+        out = call("mean", squares, axis=axes, keepdims=_given(keepdims))
+    else:
+        count: Any = 1
+        for k in axes:
+            count = count * x.shape[k]
+        left = count - ddof
+        if isinstance(left, (int, float)):
+            left = max(left, 0)
+        out = call("divide", call("sum", squares, axis=axes, keepdims=_given(keepdims)), left)
+    return cast(out, result)
+
+
+def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: Any = False,
+        **more: Any) -> Any:
+    refuse("numpy.std", out=out)
+    return call("sqrt", var(a, axis, dtype, None, ddof, keepdims, **more))
+
+
+def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
+    refuse("numpy.ptp", out=out)
+    high, low = (call(op, a, axis=axis, keepdims=_given(keepdims)) for op in ("max", "min"))
+    return call("subtract", high, low)
+
+
+def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
+    return call("sum", call("not_equal", a, 0), axis=axis, keepdims=_given(keepdims))
+
+
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """Of vectors: 2-, 1- and max-norm; of matrices: Frobenius."""
+    x = as_float(x, "division")
+    one_axis = isinstance(axis, int) or (axis is None and x.ndim == 1)
+    if ord is None or (ord == 2 and one_axis) or (ord == "fro" and not one_axis):
+        return call("sqrt", call("sum", call("square", x), axis=axis, keepdims=keepdims))
+    if one_axis and ord in (1, np.inf):
+        return call("sum" if ord == 1 else "max", call("absolute", x), axis=axis, keepdims=keepdims)
+    raise UnsupportedFunctionError(f"numpy.linalg.norm is not covered with ord={ord!r} for {x!r}",
+                                   cure="covered are 1, 2 and inf for vectors, and the Frobenius norm")
+
+
+# -------------------------------------------------------------------------------- elementwise functions
+def where_(condition: Any, x: Any = None, y: Any = None) -> Any:
+    if x is None or y is None:
+        raise UnsupportedFunctionError("numpy.where(condition) alone has a length that is not known while "
+                                       "tracing", cure="give both values: np.where(condition, x, y)")
+    return call("where", condition, x, y)
+
+
+def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None,
+         **refused: Any) -> Any:
+    refuse("numpy.clip", out=out, **refused)
+    low = min if a_min is None or a_min is _NOT_GIVEN else a_min
+    high = max if a_max is None or a_max is _NOT_GIVEN else a_max
+    a = as_tensor(a)
+    plain = all(v is None or type(v) in (int, float) for v in (low, high))
+    if plain and a.node.dtype.is_float and a.weak is None:
+        return call("clamp", a, min=low, max=high)
+    if low is not None:
+        a = call("maximum", a, low)
+    return a if high is None else call("minimum", a, high)
+
+
+def round_(a: Any, decimals: int = 0, out: Any = None) -> Any:
+    refuse("numpy.round", out=out)
+    a = as_tensor(a)
+    if decimals == 0 or (decimals > 0 and not a.node.dtype.is_float):
+        return call("round", a)
+    if not a.node.dtype.is_float:
+        raise UnsupportedFunctionError("numpy.round is not covered for integers with negative decimals")
+    scale = 10.0 ** abs(decimals)
+    there, back = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
+    return call(back, call("round", call(there, a, scale)), scale)
+
+
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
+    refuse("numpy.array_equal", equal_nan=equal_nan or None)
+    a1, a2 = as_tensor(a1), as_tensor(a2)
+    if a1.shape != a2.shape:
+        return False
+    return call("all", call("equal", a1, a2))
+
+
+def astype(x: Any, dtype: Any, /, *, copy: Any = True, device: Any = None) -> Any:
+    return cast(x, dtype)
+
+
+# -------------------------------------------------------------------------------- about shapes and dtypes
+def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
+    """The dtype NumPy computes in."""
+    weak = {"b": False, "i": 0, "f": 0.0}
+
+    def stand_in(a: Any) -> Any:
+        if isinstance(a, Traced):
+            return a.dtype if a.weak is None else weak[a.weak]
+        return a
+
+    return np.result_type(*map(stand_in, arrays_and_dtypes))
+
+
+def size(a: Any, axis: Any = None) -> Any:
+    return a.size if axis is None else a.shape[axis]
+
+
+WRITE_CURE = ("make a new value: np.where(condition, a, b), np.concatenate([...]) or "
+              "fuelnumba.ops.write_slice(x, src, at)")
+
+
+def writes(name: str) -> Callable[..., Any]:
+    def refuse_write(*args: Any, **kwargs: Any) -> Any:
+        fail(TracedMutationError, f"numpy.{name} writes into an array, which a graph cannot hold", WRITE_CURE)
+
+    return refuse_write
+
+
+FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
+    # reductions
+    np.sum: reduction("sum"), np.prod: reduction("prod"), np.mean: reduction("mean"),
+    np.max: extremum("max"), np.amax: extremum("max"), np.min: extremum("min"), np.amin: extremum("min"),
+    np.any: extremum("any"), np.all: extremum("all"),
+    np.argmax: arg_extremum("argmax"), np.argmin: arg_extremum("argmin"),
+    np.var: var, np.std: std, np.ptp: ptp, np.count_nonzero: count_nonzero, np.linalg.norm: norm,
+    # elementwise
+    np.where: where_, np.clip: clip, np.round: round_, np.around: round_, np.array_equal: array_equal,
+    np.astype: astype, np.real: as_tensor,
+    # products
+    np.dot: contract.dot, np.inner: contract.inner, np.outer: contract.outer, np.vdot: contract.vdot,
+    np.tensordot: contract.tensordot, np.einsum: contract.einsum,
+    # axes and order
+    np.reshape: ar.reshape, np.ravel: ar.ravel, np.transpose: ar.transpose, np.permute_dims: ar.transpose,
+    np.matrix_transpose: lambda x, /: ar.swapaxes(x, -1, -2), np.swapaxes: ar.swapaxes,
+    np.moveaxis: ar.moveaxis, np.expand_dims: ar.expand_dims, np.squeeze: ar.squeeze,
+    np.broadcast_to: ar.broadcast_to, np.broadcast_arrays: ar.broadcast_arrays,
+    np.atleast_1d: ar.atleast(1), np.atleast_2d: ar.atleast(2), np.atleast_3d: ar.atleast(3),
+    np.flip: ar.flip, np.fliplr: lambda m: ar.flip(m, 1), np.flipud: lambda m: ar.flip(m, 0),
+    np.roll: ar.roll, np.copy: ar.copy,
+    # joining and cutting
+    np.concatenate: ar.concatenate, np.stack: ar.stack, np.vstack: ar.vstack, np.hstack: ar.hstack,
+    np.dstack: ar.dstack, np.column_stack: ar.column_stack, np.split: ar.split,
+    np.array_split: ar.array_split, np.hsplit: ar.split_along(1), np.vsplit: ar.split_along(0),
+    np.dsplit: ar.split_along(2), np.repeat: ar.repeat, np.tile: ar.tile, np.pad: ar.pad, np.diff: ar.diff,
+    # indexing
+    np.take: ar.take, np.take_along_axis: ar.take_along_axis,
+    np.tril: ar.triangle("tril"), np.triu: ar.triangle("triu"),
+    # new arrays
+    np.zeros_like: ar.filled_like(0), np.ones_like: ar.filled_like(1), np.empty_like: ar.filled_like(0),
+    np.full_like: ar.full_like, np.zeros: ar.zeros, np.ones: ar.ones, np.empty: ar.zeros, np.full: ar.full,
+    # about
+    np.ndim: lambda a: a.ndim, np.shape: lambda a: a.shape, np.size: size, np.result_type: result_type,
+    np.iscomplexobj: lambda x: False, np.isrealobj: lambda x: True,
+    # never
+    **{getattr(np, n): writes(n) for n in (
+        "copyto", "put", "place", "putmask", "put_along_axis", "fill_diagonal")},
+}
+
+
+def _name(fn: Callable[..., Any]) -> str:
+    module = (getattr(fn, "__module__", None) or "numpy").replace("numpy.linalg._linalg", "numpy.linalg")
+    return f"{module}.{fn.__name__}"
+
+
+_COVERED = sorted({f"numpy.{u.__name__}" for u in UFUNCS} | {_name(f) for f in FUNCTIONS})
+
+
+def covered() -> list[str]:
+    """Names of the NumPy functions that work on traced values."""
+    return list(_COVERED)
+
+
+def unsupported(name: str) -> NoReturn:
+    short = name.rpartition(".")[2]
+    near = difflib.get_close_matches(short, [c.rpartition(".")[2] for c in _COVERED], n=3, cutoff=0.5)
+    near = [f"np.{n}" for n in near]
+    cure = f"near to it are covered: {', '.join(near)}" if near else "write it with covered functions"
+    fail(UnsupportedFunctionError, f"{name} is not covered for traced values",
+         cure + "; `python -m fuelnumba ops` lists all")
+
+
+@located
+def call_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What `Tensor.__array_function__` does."""
+    implementation = FUNCTIONS.get(fn)
+    if implementation is None:
+        unsupported(_name(fn))
+    try:
+        return implementation(*args, **kwargs)
+    except TypeError as err:
+        if isinstance(err, FuelError) or not _is_signature_error(err):
+            raise
+        message = str(err)
+    raise ArgumentError(f"{_name(fn)}: {message}")
+
+
+def _is_signature_error(err: TypeError) -> bool:
+    """Raised by the call itself, not in the function."""
+    tb = err.__traceback__
+    return tb is not None and tb.tb_next is None

@@ -1,0 +1,213 @@
+"""`Tensor`: what a traced function gets for an array. Looks like an ndarray, and records what is done to it.
+
+Operators and NumPy's protocols record ops; what a graph cannot hold (the truth of a value, its numbers,
+writes into it) raises an error of its own class that points at the user's line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..core.errors import (
+    FuelError,
+    TracedBoolError,
+    TracedConversionError,
+    TracedIterationError,
+    TracedMutationError,
+    TracedToNumpyError,
+    UnsupportedFunctionError,
+)
+from . import arrange, contract, numpy_api
+from .apply import as_tensor, call, cast, permute
+from .indexing import getitem
+from .traced import Trace, Traced, check_alive, current_trace, fail, tracing_into
+
+__all__ = ["Tensor", "Trace", "current_trace", "tracing_into"]
+
+_Binary = Callable[[Any, Any], Any]
+_KNOWN = (np.ndarray, np.generic, bool, int, float, list, tuple)
+
+
+def _binary(op: str | _Binary) -> tuple[_Binary, _Binary]:
+    """The operator and its reflection."""
+    record = op if callable(op) else lambda a, b: call(op, a, b)
+
+    def forward(self: Any, other: Any) -> Any:
+        return NotImplemented if _defers(other) else record(self, other)
+
+    def reflected(self: Any, other: Any) -> Any:
+        return NotImplemented if _defers(other) else record(other, self)
+
+    return forward, reflected
+
+
+def _defers(other: Any) -> bool:
+    """An object that knows arrays itself (`__array_ufunc__ = None`) gets its turn."""
+    return getattr(type(other), "__array_ufunc__", True) is None
+
+
+def _compare(op: str) -> _Binary:
+    return _binary(op)[0]
+
+
+def _unary(op: str) -> Callable[[Any], Any]:
+    return lambda self: call(op, self)
+
+
+def _forbid(kind: type[FuelError], what: str, cure: str) -> Callable[..., NoReturn]:
+    """A method that raises; `{x}` in `what` is the traced value."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+        check_alive(self)
+        fail(kind, what.format(x=self), cure)
+
+    return method
+
+
+_OUTSIDE = "use NumPy functions and operators inside, and take the numbers from what the function returns"
+
+
+def _conversion(what: str) -> Callable[..., NoReturn]:
+    return _forbid(TracedConversionError, f"{what} of {{x}}: its value is not known while tracing",
+                   "keep it an array, x.astype(...) or np.exp(x) for math.exp(x), "
+                   "or name the argument in static_argnames")
+
+
+def _mutation(what: str) -> Callable[..., NoReturn]:
+    return _forbid(TracedMutationError, f"{what} would write into {{x}}, which a graph cannot hold",
+                   numpy_api.WRITE_CURE)
+
+
+def _memory(what: str) -> Callable[..., NoReturn]:
+    return _forbid(TracedToNumpyError,
+                   f"{what} needs the memory of {{x}}, which does not exist while tracing", _OUTSIDE)
+
+
+def _uncovered(name: str) -> Callable[..., NoReturn]:
+    return _forbid(UnsupportedFunctionError, f"{{x}}.{name}() is not covered for traced values",
+                   "write it with covered functions; `python -m fuelnumba ops` lists them")
+
+
+class Tensor(Traced):
+    """A traced array: shape and dtype are known, the numbers are not yet."""
+
+    __slots__ = ()
+    __array_priority__ = 1000.0
+    __hash__ = object.__hash__
+
+    # -- operators
+    __add__, __radd__ = _binary("add")
+    __sub__, __rsub__ = _binary("subtract")
+    __mul__, __rmul__ = _binary("multiply")
+    __truediv__, __rtruediv__ = _binary("divide")
+    __floordiv__, __rfloordiv__ = _binary("floor_divide")
+    __mod__, __rmod__ = _binary("remainder")
+    __divmod__, __rdivmod__ = _binary(numpy_api.divmod_)
+    __pow__, __rpow__ = _binary(numpy_api.power)
+    __matmul__, __rmatmul__ = _binary(contract.matmul)
+    __and__, __rand__ = _binary("bitwise_and")
+    __or__, __ror__ = _binary("bitwise_or")
+    __xor__, __rxor__ = _binary("bitwise_xor")
+    __lshift__, __rlshift__ = _binary("left_shift")
+    __rshift__, __rrshift__ = _binary("right_shift")
+    __eq__, __ne__ = _compare("equal"), _compare("not_equal")
+    __lt__, __le__ = _compare("less"), _compare("less_equal")
+    __gt__, __ge__ = _compare("greater"), _compare("greater_equal")
+    __neg__, __abs__, __invert__ = _unary("negative"), _unary("absolute"), _unary("bitwise_not")
+
+    def __pos__(self) -> Any:
+        return numpy_api.positive(self)
+
+    def __round__(self, ndigits: int | None = None) -> Any:
+        return numpy_api.round_(self, ndigits or 0)
+
+    __getitem__ = getitem
+
+    # -- NumPy's protocols
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return numpy_api.call_ufunc(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if not all(issubclass(t, (Traced, *_KNOWN)) for t in types):
+            return NotImplemented
+        return numpy_api.call_function(func, args, kwargs)
+
+    # -- properties
+    @property
+    def T(self) -> Any:
+        return permute(self, range(self.ndim)[::-1])
+
+    @property
+    def mT(self) -> Any:
+        return arrange.swapaxes(self, -1, -2)
+
+    @property
+    def real(self) -> Any:
+        return self
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a traced value without axes")
+        return int(self.shape[0])
+
+    # -- methods
+    sum, prod, mean = (numpy_api.reduction(n) for n in ("sum", "prod", "mean"))
+    max, min, any, all = (numpy_api.extremum(n) for n in ("max", "min", "any", "all"))
+    argmax, argmin = numpy_api.arg_extremum("argmax"), numpy_api.arg_extremum("argmin")
+    var, std, round, clip = numpy_api.var, numpy_api.std, numpy_api.round_, numpy_api.clip
+    ravel = flatten = arrange.ravel
+    swapaxes, squeeze, repeat, take, copy = (arrange.swapaxes, arrange.squeeze, arrange.repeat, arrange.take,
+                                             arrange.copy)
+    dot, conj, conjugate = contract.dot, as_tensor, as_tensor
+
+    def reshape(self, *shape: Any, order: str = "C", copy: Any = None) -> Any:
+        return arrange.reshape(self, shape[0] if len(shape) == 1 else shape, order)
+
+    def transpose(self, *axes: Any) -> Any:
+        given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
+        return arrange.transpose(self, given)
+
+    def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
+               copy: bool = True) -> Any:
+        return cast(self, dtype)
+
+    # -- what a graph cannot hold
+    __bool__ = _forbid(TracedBoolError, "the truth of {x} is not known while tracing",
+                       "use np.where(condition, a, b) and & | ~, or name the argument in static_argnames")
+    __contains__ = _forbid(TracedBoolError, "whether {x} contains a value is not known while tracing",
+                           "use (x == value).any(), which is a traced value itself")
+    __int__, __float__, __complex__ = _conversion("int()"), _conversion("float()"), _conversion("complex()")
+    __index__ = _conversion("use as an index or a size")
+    item, tolist = _conversion(".item()"), _conversion(".tolist()")
+    __iter__ = _forbid(TracedIterationError,
+                       "iteration over {x}: a loop over its elements would unroll the graph",
+                       "use whole-array operations, or index: for i in range(len(x)): x[i]")
+    __setitem__ = _mutation("x[...] = value")
+    __delitem__ = _mutation("del x[...]")
+    sort, fill, resize, put, itemset, partition = (_mutation(f".{n}()") for n in (
+        "sort", "fill", "resize", "put", "itemset", "partition"))
+    setflags, setfield, byteswap = (_mutation(f".{n}()") for n in ("setflags", "setfield", "byteswap"))
+    __array__ = _memory("np.asarray() or other code outside fuelnumba")
+    __dlpack__ = __dlpack_device__ = _memory("DLPack")
+    tobytes, tofile, dump, dumps, view, getfield = (_memory(f".{n}()") for n in (
+        "tobytes", "tofile", "dump", "dumps", "view", "getfield"))
+    __reduce__ = _memory("pickling")
+    cumsum, cumprod, trace_, diagonal, nonzero, searchsorted, argsort, argpartition, choose, compress = (
+        _uncovered(n) for n in ("cumsum", "cumprod", "trace", "diagonal", "nonzero", "searchsorted",
+                                "argsort", "argpartition", "choose", "compress"))
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            fail(TracedConversionError,
+                 f"formatting of {self!r} with {spec!r}: its value is not known while tracing",
+                 "print it without a format, or print what the function returns")
+        return repr(self)

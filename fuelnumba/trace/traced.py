@@ -1,0 +1,182 @@
+"""A trace in progress, and what every traced value is: a node, and whether it is a weak Python scalar.
+
+`Tensor` adds operators and NumPy's protocols on top (trace/tensor.py); everything below works on this base.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NoReturn, TypeVar
+
+import numpy as np
+
+from ..core import dims
+from ..core.dims import Extent, SymEnv
+from ..core.errors import (
+    FuelError,
+    LeakedTracerError,
+    TracedMutationError,
+    TracingError,
+    UnsupportedFunctionError,
+)
+from ..core.ir import Node
+from ..core.layout import Shape
+from ..core.source import Location, user_location
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(eq=False)
+class Trace:
+    """One run of a user's function on traced values."""
+
+    env: SymEnv = field(default_factory=SymEnv)
+    name: str = "graph"
+    on_capture: Callable[[np.ndarray[Any, Any]], None] | None = None  # told of every array read from outside
+    captured: dict[int, Node] = field(default_factory=dict)  # id of an array -> its constant, which keeps it
+    active: bool = False
+
+    def wrap(self, node: Node, weak: str | None = None, where: Location | None = None) -> Any:
+        """The traced value of a node."""
+        return Traced.final(node, weak, self, where)
+
+
+class _Stack(threading.local):
+    def __init__(self) -> None:
+        self.traces: list[Trace] = []
+
+
+_running = _Stack()
+
+
+def current_trace() -> Trace | None:
+    """The innermost trace running in this thread."""
+    return _running.traces[-1] if _running.traces else None
+
+
+@contextmanager
+def tracing_into(trace: Trace) -> Iterator[Trace]:
+    """Ops inside the block are recorded into `trace`; afterwards its values are dead."""
+    before, trace.active = trace.active, True
+    _running.traces.append(trace)
+    try:
+        with dims.tracing(trace.env):
+            yield trace
+    except ValueError as err:
+        # NumPy wraps what float(x) raises in `array[0] = x`; the user wants to see the error inside.
+        if isinstance(err.__cause__, FuelError):
+            raise err.__cause__ from None
+        raise
+    finally:
+        _running.traces.pop()
+        trace.active = before
+
+
+class Traced:
+    """A value that is not known yet: its node tells shape and dtype.
+
+    `weak` is None for arrays and 'b', 'i' or 'f' for a traced Python scalar, which never widens an array.
+    """
+
+    __slots__ = ("node", "trace", "weak", "where")
+    final: ClassVar[type[Traced]]
+
+    def __init__(self, node: Node, weak: str | None, trace: Trace, where: Location | None = None) -> None:
+        self.node = node
+        self.weak = weak
+        self.trace = trace
+        self.where = where
+
+    def __init_subclass__(cls) -> None:
+        Traced.final = cls
+
+    @property
+    def shape(self) -> Shape:
+        return self.node.shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.node.shape)
+
+    @property
+    def size(self) -> Extent:
+        return dims.product(self.node.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.node.dtype.numpy
+
+    @property
+    def itemsize(self) -> int:
+        return self.node.dtype.itemsize
+
+    @property
+    def nbytes(self) -> Extent:
+        return self.size * self.itemsize
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.node.aval}{', weak' if self.weak else ''})"
+
+
+Traced.final = Traced
+
+
+def check_alive(x: Traced) -> None:
+    """Raises LeakedTracerError when the trace that made `x` is not running in this thread."""
+    if not x.trace.active or x.trace not in _running.traces:
+        made = f", made at {x.where.file}:{x.where.line}," if x.where else ""
+        state = "has ended" if not x.trace.active else "runs in another thread"
+        fail(LeakedTracerError, f"{x!r}{made} is used, but the trace of {x.trace.name}() {state}",
+             "return it from the traced function and use the array that comes out, "
+             "instead of keeping it in a global, an attribute or a container")
+
+
+def running_trace(doing: str, args: Iterable[Any]) -> Trace:
+    """The trace to record into. Raises TracingError when there is none."""
+    trace = current_trace()
+    if trace is None:
+        for a in args:
+            if isinstance(a, Traced):
+                check_alive(a)
+        fail(TracingError, f"{doing} needs a running trace",
+             "call it in a function decorated with fuelnumba.jit")
+    return trace
+
+
+def fail(kind: type[FuelError], what: str, cure: str | None = None) -> NoReturn:
+    """Raise an error that points at the user's line."""
+    raise kind(what, where=user_location(), cure=cure)
+
+
+def refuse(function: str, **given: Any) -> None:
+    """Raise an error for the first parameter of a NumPy function that was really given: it is not covered."""
+    for name, value in given.items():
+        if value is None or value is np._NoValue:
+            continue
+        if (name == "where" and value is True) or (name == "order" and value in "CKA"):
+            continue
+        if name == "out":
+            fail(TracedMutationError, f"{function}(..., out=...) writes into an array while tracing",
+                 "use the value the function returns")
+        fail(UnsupportedFunctionError, f"{function} is not covered with {name}=",
+             "leave it out, or write it with other functions, e.g. np.where for where=")
+
+
+def located(fn: F) -> F:
+    """Decorator: errors that leave `fn` without a place get the user's line."""
+
+    @functools.wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return fn(*args, **kwargs)
+        except FuelError as err:
+            if err.where is not None:
+                raise
+            error = type(err)(err.what, where=user_location(), cure=err.cure)
+        raise error from None
+
+    return call  # type: ignore[return-value]
