@@ -118,11 +118,13 @@ class Jitted(Generic[P, R]):
         params = list(self.signature.parameters.values())
         plain = all(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in params)
         self._count = len(params) if plain and not self.static else -1  # calls with this many arguments need no binding
+        self._variadic = not self.static and [p.kind for p in params] == [inspect.Parameter.VAR_POSITIONAL]
         self._self_first = bool(params) and params[0].name == "self"
         self._lock = threading.RLock()
         self._fast: dict[Signature, tuple[Specialisation, Instance]] = {}
         self._specialisations: dict[Signature, list[Specialisation]] = {}
         self._seen: dict[Signature, list[tuple[Any, ...]]] = {}
+        self._donated_leaves: dict[Any, frozenset[int]] = {}
         self._last: Specialisation | None = None
         self._misses: list[str] = []
         self.compilations = 0  # traces made so far
@@ -145,10 +147,13 @@ class Jitted(Generic[P, R]):
         if current_trace() is not None:
             return self.__wrapped__(*args, **kwargs)  # a jitted function inside another is part of it
         leaves: list[Any] = []
-        if kwargs or len(args) != self._count:
-            values, static = self._bind(args, kwargs)
+        static: Signature = ()
+        if not kwargs and len(args) == self._count:
+            values: tuple[Any, ...] = args
+        elif not kwargs and self._variadic:
+            values = (args,)
         else:
-            values, static = args, ()
+            values, static = self._bind(args, kwargs)
         structure = flatten_leaves(values, leaves)
         signatures = tuple([_leaf_signature(leaf) for leaf in leaves])
         key = (structure, signatures, static)
@@ -226,16 +231,16 @@ class Jitted(Generic[P, R]):
         return (structure, signatures, static), static
 
     def _donated(self, structure: Any) -> frozenset[int]:
-        roots = [n for n in self.donate]
-        names = self._leaf_names(structure)
-        return frozenset(k for k, n in enumerate(names)
-                         if any(n == r or n.startswith((r + "[", r + ".")) for r in roots))
+        """The positions of the leaves of donated arguments."""
+        found = self._donated_leaves.get(structure)
+        if found is None:
+            found = self._donated_leaves[structure] = frozenset(
+                k for k, n in enumerate(self._leaf_names(structure))
+                if any(n == r or n.startswith((r + "[", r + ".")) for r in self.donate))
+        return found
 
     def _check_donated(self, leaves: list[Any], structure: Any) -> None:
-        donated = self._donated_cache.get(structure) if hasattr(self, "_donated_cache") else None
-        if donated is None:
-            self._donated_cache = {structure: self._donated(structure)}
-            donated = self._donated_cache[structure]
+        donated = self._donated(structure)
         taken: dict[int, int] = {}
         for k, leaf in enumerate(leaves):
             if type(leaf) is np.ndarray and leaf.size:
@@ -353,8 +358,12 @@ class Jitted(Generic[P, R]):
         names = self._leaf_names(structure)
         owner = values[0] if self._self_first and leaves and leaves[0] is values[0] else None
         watch = guards.collect(self.__wrapped__, owner, defaults=False)
-        trace = Trace(env=env, name=self.name,
-                      on_capture=lambda a: watch.adopt(a) and None if a.nbytes > ADOPT_FROM else None)
+
+        def captured(array: np.ndarray[Any, Any]) -> None:
+            if array.nbytes > ADOPT_FROM:
+                watch.adopt(array)
+
+        trace = Trace(env=env, name=self.name, on_capture=captured)
         inputs, layouts, traced, scalars, positions = [], {}, [], {}, []
         for k, (leaf, name, shape) in enumerate(zip(leaves, names, pattern)):
             if shape is None:

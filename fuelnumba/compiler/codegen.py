@@ -246,7 +246,7 @@ def _loops(rank: int, extents: list[str], rows: list[str], body: list[str]) -> s
     return "\n".join([
         "i = lo",
         "while i < hi:",
-        *indent([f"c = i // {inner}", f"first = i - c * {inner}", f"last = min({inner}, first + hi - i)",
+        *indent([f"c = i // {inner}", f"first = i - c * {inner}", f"last = minimum({inner}, first + hi - i)",
                  "i += last - first", *coordinates, "c0 = c", *rows, "for j in range(first, last):"], 4),
         *indent(body, 8),
     ])

@@ -22,6 +22,8 @@ from ..core.errors import CompileError
 HELPER_FILES = ("half", "arith", "vmath")
 WIDE = {"f32": "f64", "f64": "f64"}  # what sums over many blocks are kept in; integers in i64
 
+BUILTINS = {"min": "minimum", "max": "maximum"}  # Numba's own are not there in our target context
+
 #               dtype   loading a stored value    storing a computed one
 CONVERSIONS = {
     "bool": ("({0} != u8(0))", "u8({0})"),
@@ -100,6 +102,8 @@ class _Specialise(ast.NodeTransformer):
             if self.types[name] == "b1":
                 return node.args[0]
             return ast.Call(ast.Name(self.types[name], ast.Load()), node.args, [])
+        if name in BUILTINS and len(node.args) == 2:
+            return ast.Call(ast.Name(BUILTINS[name], ast.Load()), node.args, [])
         if name in self.generic:
             return ast.Call(ast.Name(f"{name}_{self.main}", ast.Load()), node.args, [])
         return node

@@ -28,7 +28,7 @@ from ..core.errors import CacheError, CompileError
 from .codegen import Source
 
 FORMAT = b"fuelnumba-object-1\n"
-RENDERERS = ("compiler/flatten.py", "compiler/codegen.py", "compiler/modcache.py", "kernels/half.py", "kernels/arith.py",
+RENDERERS = ("compiler/flatten.py", "compiler/codegen.py", "compiler/modcache.py", "compiler/numba_target.py", "kernels/half.py", "kernels/arith.py",
              "kernels/vmath.py", "kernels/intrinsics.py", "core/scalar.py")
 
 
@@ -162,19 +162,12 @@ def compile_object(source: Source, module_path: Path) -> tuple[str, bytes]:
     text = source.text()
     about = f"# {source.label}: {', '.join(f'{p.name}: {p.dtype or p.kind}' for p in source.params)}\n"
     _replace(module_path, (about + text).encode())
-    from numba import cfunc, types
+    from .numba_target import compile_entry, namespace
 
-    from ..kernels import intrinsics
-
-    namespace = {name: getattr(intrinsics, name) for name in intrinsics.__all__}
-    import numpy as np
-
-    namespace["np"] = np
-    exec(compile(about + text, str(module_path), "exec"), namespace)
-    signature = types.void(types.CPointer(types.int64), types.int64, types.int64)
+    names = dict(namespace())
+    exec(compile(about + text, str(module_path), "exec"), names)
     try:
-        compiled = cfunc(signature, error_model="numpy", fastmath={"contract"})(namespace[source.name])
-        return compiled.native_name, compiled._library._get_compiled_object()
+        return compile_entry(names[source.name])
     except Exception as err:
         reason = str(err).strip().splitlines()
         raise CompileError(f"kernel {source.label} does not compile: {reason[-1] if reason else type(err).__name__}",

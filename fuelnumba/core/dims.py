@@ -177,6 +177,21 @@ class Dim:
     def __float__(self) -> float:
         return float(self.__index__())
 
+    # what has no polynomial pins the length
+    def __truediv__(self, other: Any) -> Any:
+        return int(self) / other
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return other / int(self)
+
+    def __pow__(self, other: Any) -> Any:
+        if isinstance(other, int) and 0 <= other <= 4:
+            return product([self] * other)
+        return int(self) ** other
+
+    def __rpow__(self, other: Any) -> Any:
+        return other ** int(self)
+
     def __repr__(self) -> str:
         parts = []
         for m, c in sorted(self.terms.items(), key=lambda t: (-len(t[0]), [_atom_key(a) for a in t[0]])):

@@ -46,8 +46,8 @@ class Layout:
     def broadcast_to(self, shape: Shape) -> Layout:
         lead = len(shape) - self.rank
         strides: list[Extent] = [0] * lead
-        for n, s, target in zip(self.shape, self.strides, shape[lead:]):
-            strides.append(s if same(n, target) else 0)
+        for n, s in zip(self.shape, self.strides):
+            strides.append(0 if same(n, 1) else s)  # a length equal to its target by a guard only keeps its stride
         return Layout(tuple(shape), tuple(strides), self.offset)
 
     def slice(self, axis: int, start: Extent, length: Extent, step: int = 1) -> Layout:

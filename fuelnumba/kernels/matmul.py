@@ -15,7 +15,7 @@ from ..core.errors import DTypeError, ShapeError
 from ..core.layout import Shape, collapse
 from ..core.ops import CPU, Aval, Launch, Operand, fmt, op
 from .generic import T, load, store
-from .lang import rfma, wrap_add, wrap_mul
+from .lang import maximum, minimum, rfma, wrap_add, wrap_mul
 
 PANEL_M, PANEL_N = 128, 256  # a work item of a product; fixed, so that results do not depend on threads
 GEMV_ROWS, GEMV_COLUMNS = 16, 256
@@ -173,7 +173,7 @@ def gemv_rows(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: i
     for item in range(lo, hi):
         batch = item // blocks
         first = (item - batch * blocks) * BLOCK
-        end = min(first + BLOCK, n)
+        end = minimum(first + BLOCK, n)
         a0 = batch // batch1 * a_s0 + batch % batch1 * a_s1
         b0 = batch // batch1 * b_s0 + batch % batch1 * b_s1
         o0 = batch * n
@@ -214,7 +214,7 @@ def gemv_columns(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0
     for item in range(lo, hi):
         batch = item // blocks
         first = (item - batch * blocks) * BLOCK
-        width = min(BLOCK, n - first)
+        width = minimum(BLOCK, n - first)
         a0 = batch // batch1 * a_s0 + batch % batch1 * a_s1
         b0 = batch // batch1 * b_s0 + batch % batch1 * b_s1 + first
         o0 = batch * n + first
@@ -266,8 +266,8 @@ def gemm_panels(a, b, out, gemm: int, batch0: int, batch1: int, a_s0: int, a_s1:
             b0 = b0 + j * ldb
         else:
             b0 = b0 + j
-        call(gemm, TB, TA, min(PN, n - j), min(PM, m - i), k, at(b, b0), max(ldb, 1), at(a, a0), max(lda, 1),
-             at(out, batch * m * n + i * n + j), max(n, 1))
+        call(gemm, TB, TA, minimum(PN, n - j), minimum(PM, m - i), k, at(b, b0), maximum(ldb, 1), at(a, a0), maximum(lda, 1),
+             at(out, batch * m * n + i * n + j), maximum(n, 1))
 
 
 @matmul.kernel(CPU, dt.INTS, launch=_launch_loops, strided=True, accepts=lambda inputs, attrs: _batch_refusal(inputs))

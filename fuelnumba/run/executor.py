@@ -174,17 +174,18 @@ class Instance:
                 else:
                     bases[sid] = address(arguments[k])
             results = []
-            made: dict[int, np.ndarray[Any, Any]] = {}
+            made: dict[int, tuple[np.ndarray[Any, Any], int]] = {}
             for sid, shape, dtype, donated in self.outputs:
                 if donated is not None:
                     results.append(arguments[donated])
                     continue
-                if sid in made:
-                    buffer, offset = made[sid]
-                else:
-                    buffer, offset = made[sid] = self.recyclers[sid].take()
-                    bases[sid] = address(buffer) + offset
-                results.append(np.ndarray(shape, dtype, buffer, offset))
+                pair = made.get(sid)
+                if pair is None:
+                    pair = made[sid] = self.recyclers[sid].take()
+                    bases[sid] = address(pair[0]) + pair[1]
+                results.append(np.ndarray(shape, dtype, *pair))
+            for sid, pair in made.items():
+                self.recyclers[sid].put(pair)
             if self.uses_blas:
                 with cpu.single_threaded_blas:
                     self._walk(frame)

@@ -72,12 +72,18 @@ class Recycler:
         self.buffers: list[tuple[np.ndarray[Any, Any], int]] = []
 
     def take(self) -> tuple[np.ndarray[Any, Any], int]:
-        for pair in self.buffers:
+        """A buffer that is the caller's alone until `put` back, which may be done once a result refers to it."""
+        for _ in range(len(self.buffers)):
+            try:
+                pair = self.buffers.pop(0)  # atomic: no two callers examine the same buffer
+            except IndexError:
+                break
             if sys.getrefcount(pair[0]) == 2:  # the tuple's and getrefcount's own
                 return pair
-        pair = aligned_bytes(self.nbytes)
-        if len(self.buffers) < self.KEEP:
             self.buffers.append(pair)
-        elif self.buffers:
-            self.buffers[:] = self.buffers[1:] + [pair]
-        return pair
+        return aligned_bytes(self.nbytes)
+
+    def put(self, pair: tuple[np.ndarray[Any, Any], int]) -> None:
+        self.buffers.append(pair)
+        if len(self.buffers) > self.KEEP:
+            self.buffers.pop(0)

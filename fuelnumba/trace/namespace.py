@@ -24,7 +24,7 @@ def set_eager(run: Eager) -> None:
 
 def namespace() -> dict[str, Callable[..., Any]]:
     """name -> public function, for every op that is no leaf and for the front doors below."""
-    made = {name: public(op) for name, op in OPS.items() if op.kind != "leaf"}
+    made = {name: public(op) for name, op in OPS.items() if op.kind != "leaf" and "uid" not in op.attrs}
     made.update({name: _published(name, fn, OPS.get(name)) for name, fn in FRONT_DOORS.items()})
     return dict(sorted(made.items()))
 
@@ -131,6 +131,11 @@ def broadcast_to(x: Any, shape: Any) -> Any:
     return ap.broadcast_to(x, shape)
 
 
+def full(value: Any, shape: Any, dtype: Any) -> Any:
+    """A number repeated to a shape."""
+    return ap.full(value, shape, dtype)
+
+
 def cast(x: Any, dtype: Any) -> Any:
     return ap.cast(x, dtype)
 
@@ -165,6 +170,6 @@ def write_slice(x: Any, src: Any, at: Any = 0) -> Any:
 
 
 FRONT_DOORS: dict[str, Callable[..., Any]] = {
-    "broadcast_to": broadcast_to, "cast": cast, "concat": concat, "matmul": matmul, "reshape": reshape,
+    "broadcast_to": broadcast_to, "cast": cast, "concat": concat, "full": full, "matmul": matmul, "reshape": reshape,
     "split": split, "squeeze": squeeze, "stack": stack, "write_slice": write_slice,
 }

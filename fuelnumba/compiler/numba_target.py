@@ -1,0 +1,58 @@
+"""Numba, set up for kernels: its own target context, so that what we choose for code generation stays out of the way of the
+user's own `@njit` functions. Imports Numba: only while compiling."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+from numba.core import config, types
+from numba.core.ccallback import CFunc
+from numba.core.registry import CPUTarget
+
+from ..kernels import intrinsics
+
+ENTRY = types.void(types.CPointer(types.int64), types.int64, types.int64)
+
+
+def features() -> str:
+    """The host's features; LLVM's preference for 256-bit vectors on AVX-512 processors is lifted. It dates from processors
+    that slowed down for wide vectors; arithmetic-bound kernels run up to twice as fast without (docs/measured.md)."""
+    found = llvm.get_host_cpu_features().flatten()
+    return found + ",-prefer-256-bit" if platform.machine().lower() in ("x86_64", "amd64") and "+avx512vl" in found else found
+
+
+@cache
+def _target() -> CPUTarget:
+    own = CPUTarget("cpu")
+    before = config.CPU_NAME, config.CPU_FEATURES
+    if before == (None, None):  # else the user has chosen
+        config.CPU_NAME, config.CPU_FEATURES = llvm.get_host_cpu_name(), features()
+    try:
+        own.target_context.codegen()  # reads the settings once
+    finally:
+        config.CPU_NAME, config.CPU_FEATURES = before
+    return own
+
+
+@cache
+def _kernel_class() -> type[CFunc]:
+    return type("KernelFunction", (CFunc,), {"_targetdescr": _target()})
+
+
+@cache
+def namespace() -> dict[str, Any]:
+    """The words of generated kernels."""
+    import numpy as np
+
+    return {name: getattr(intrinsics, name) for name in intrinsics.__all__} | {"np": np}
+
+
+def compile_entry(fn: Callable[..., Any]) -> tuple[str, bytes]:
+    """(symbol, object code) of a flat kernel function `fn(args, lo, hi)`."""
+    made = _kernel_class()(fn, (ENTRY.args, ENTRY.return_type), {}, {"error_model": "numpy", "fastmath": {"contract"}})
+    made.compile()
+    return made.native_name, made._library._get_compiled_object()

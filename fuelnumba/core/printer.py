@@ -1,0 +1,102 @@
+"""A graph as a Python program: run it, read it. Each line has the result's shape and dtype and the user's line."""
+
+from __future__ import annotations
+
+import keyword
+from typing import Any
+
+from . import ir
+from .dims import Dim, symbols
+from .dtypes import DType
+from .ir import Graph, Node
+
+
+def format_graph(graph: Graph) -> str:
+    """The program text. It defines `NAME(inputs)`; captured arrays are read from the list `constants`."""
+    names = _names(graph)
+    nodes = graph.nodes()
+    captured = [n for n in nodes if n.op is ir.CONSTANT]
+    arguments = [names[n] for n in graph.inputs]
+    header = f"def {graph.name if graph.name.isidentifier() else 'graph'}({', '.join(arguments)}):"
+    lines: list[tuple[str, str]] = []
+    for n in graph.inputs:
+        lines.append((f"# {names[n]}: {n.aval}" + (" (donated)" if graph.inputs.index(n) in graph.donated else ""), ""))
+    for name, source in _symbol_sources(graph, names).items():
+        lines.append((f"{name} = {source}", ""))
+    for k, n in enumerate(captured):
+        lines.append((f"{names[n]} = constants[{k}]", _comment(n)))
+    for n in nodes:
+        if n.op not in (ir.INPUT, ir.CONSTANT):
+            lines.append((f"{names[n]} = {_call(n, names)}", _comment(n)))
+    results = ", ".join(names[o] for o in graph.outputs)
+    lines.append((f"return {results}", ""))
+    width = min(max((len(text) for text, comment in lines if comment), default=0), 72)
+    body = [f"    {text:{width}s}  {comment}".rstrip() if comment else f"    {text}" for text, comment in lines]
+    return "\n".join(["import fuelnumba.ops as ops", "", "", header, *body])
+
+
+def _names(graph: Graph) -> dict[Node, str]:
+    names: dict[Node, str] = {}
+    taken = {"ops", "constants", "return"} | graph.env.hints.keys()
+    for n in graph.inputs:
+        base = "".join(c if c.isalnum() else "_" for c in n.attr("name")).strip("_") or "x"
+        base = f"x_{base}" if base[0].isdigit() or keyword.iskeyword(base) else base
+        name, k = base, 2
+        while name in taken:
+            name, k = f"{base}_{k}", k + 1
+        taken.add(name)
+        names[n] = name
+    count = 0
+    for n in graph.nodes():
+        if n not in names:
+            while f"v{count}" in taken:
+                count += 1
+            names[n] = f"v{count}"
+            count += 1
+    return names
+
+
+def _symbol_sources(graph: Graph, names: dict[Node, str]) -> dict[str, str]:
+    """Where each symbolic length is read from."""
+    out: dict[str, str] = {}
+    for n in graph.inputs:
+        for axis, extent in enumerate(n.shape):
+            if isinstance(extent, Dim) and len(found := symbols(extent)) == 1 and repr(extent) in found:
+                out.setdefault(repr(extent), f"{names[n]}.shape[{axis}]")
+    return out
+
+
+def _call(n: Node, names: dict[Node, str]) -> str:
+    if n.op is ir.FULL:
+        value = n.attr("value")
+        shown = f"float({str(value)!r})" if isinstance(value, float) and (value != value or abs(value) == float("inf")) else repr(value)
+        return f"ops.full({shown}, {_value(n.shape)}, {n.dtype.name!r})"
+    if n.op is ir.EMPTY:
+        return f"ops.full(0, {_value(n.shape)}, {n.dtype.name!r})"
+    args = [names[i] for i in n.inputs]
+    attrs = n.attributes
+    if n.op.name == "write_slice":
+        at = [repr(a) for a in attrs["at"]]
+        if attrs["axis"] is not None:
+            at[attrs["axis"]] = names[n.inputs[2]] + (f" + {at[attrs['axis']]}" if at[attrs["axis"]] != "0" else "")
+        return f"ops.write_slice({names[n.inputs[0]]}, {names[n.inputs[1]]}, at=({', '.join(at)},))"
+    if n.op.name in ("copy", "contiguous"):
+        return f"ops.contiguous({args[0]})"
+    if n.op.name == "slice":
+        start, length, step, axis = attrs["start"], attrs["length"], attrs["step"], attrs["axis"]
+        return f"ops.slice({args[0]}, axis={axis}, start={start}, length={length}, step={step})"
+    return f"ops.{n.op.name}({', '.join([*args, *(f'{k}={_value(v)}' for k, v in attrs.items())])})"
+
+
+def _value(v: Any) -> str:
+    if isinstance(v, DType):
+        return repr(v.name)
+    if isinstance(v, tuple):
+        return "(" + ", ".join(map(_value, v)) + ("," if len(v) == 1 else "") + ")"
+    if isinstance(v, float) and (v != v or abs(v) == float("inf")):
+        return f"float({str(v)!r})"
+    return repr(v)
+
+
+def _comment(n: Node) -> str:
+    return f"# {n.aval}" + (f"   {n.where}" if n.where else "")
