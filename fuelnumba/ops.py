@@ -7,6 +7,8 @@ from functools import cache
 from typing import Any
 
 from . import kernels  # noqa: F401  (declares the ops)
+from .core.errors import FuelIndexError
+from .core.source import user_location
 from .jit import Jitted
 from .trace.namespace import namespace, set_eager
 
@@ -30,7 +32,11 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) 
     for name in jitted.static:
         if isinstance(bound.arguments.get(name), list):
             bound.arguments[name] = tuple(bound.arguments[name])
-    return jitted(*bound.args, **bound.kwargs)
+    try:
+        return jitted(*bound.args, **bound.kwargs)
+    except FuelIndexError as err:  # the plan remembers the line of its first caller
+        error = FuelIndexError(err.what, where=user_location(), cure=err.cure)
+    raise error
 
 
 set_eager(_run)

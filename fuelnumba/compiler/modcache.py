@@ -28,7 +28,7 @@ from ..core.errors import CacheError, CompileError
 from .codegen import Source
 
 FORMAT = b"fuelnumba-object-1\n"
-RENDERERS = ("compiler/flatten.py", "compiler/codegen.py", "compiler/modcache.py", "compiler/numba_target.py", "kernels/half.py", "kernels/arith.py",
+RENDERERS = ("compiler/flatten.py", "compiler/codegen.py", "compiler/numba_target.py", "kernels/half.py", "kernels/arith.py",
              "kernels/vmath.py", "kernels/intrinsics.py", "core/scalar.py")
 
 
@@ -202,8 +202,8 @@ def load_object(symbol: str, code: bytes) -> int:
     return int(address)
 
 
-def load_ir(text: str, symbol: str) -> int:
-    """Compile LLVM assembly and link it into this process: the address of `symbol`."""
+def load_ir(text: str, symbols: Sequence[str]) -> list[int]:
+    """Compile LLVM assembly and link it into this process: the addresses of its functions."""
     import llvmlite.binding as llvm
 
     with _lock:
@@ -212,7 +212,7 @@ def load_ir(text: str, symbol: str) -> int:
         module.verify()
         engine.add_module(module)
         engine.finalize_object()
-        return int(engine.get_function_address(symbol))
+        return [int(engine.get_function_address(s)) for s in symbols]
 
 
 def files() -> list[tuple[Path, int]]:

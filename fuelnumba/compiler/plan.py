@@ -160,7 +160,8 @@ class _Planner:
         pointers = iter(made.pointers)
         args = [self.pointer(next(pointers)) if p.kind == "pointer" else made.values[p.name] for p in made.source.params]
         inside = set(step.nodes)
-        return LaunchStep(made.source.label, made.source, args, made.total, made.steps, step.nodes[-1].where, step.nodes,
+        return LaunchStep(made.source.label, made.source, args, made.total, made.steps + 8 * len(made.pointers),
+                          step.nodes[-1].where, step.nodes,
                           reads=[self.storage(n) for n in made.pointers if n not in inside],
                           writes=[self.storage(o) for o in step.outputs])
 

@@ -17,7 +17,7 @@ from ..core.ops import CPU, Aval, Launch, Operand, fmt, op
 from .generic import T, load, store
 from .lang import maximum, minimum, rfma, wrap_add, wrap_mul
 
-PANEL_M, PANEL_N = 128, 256  # a work item of a product; fixed, so that results do not depend on threads
+PANEL_M = 512  # rows of a work item of a product; panels depend on shapes only, so results do not depend on threads
 GEMV_ROWS, GEMV_COLUMNS = 16, 256
 MAX_BATCH = 2
 
@@ -101,17 +101,22 @@ def _matrix(x: Operand) -> tuple[int, Extent]:
     return 1, x.shape[-2] if same(x.shape[-1], 1) else columns
 
 
+def _panel_width(n: Extent) -> int:
+    """Columns of a work item: about eight items across, wide enough for BLAS to be at its best (measured)."""
+    return min(max(-(-n // 256) * 32, 64), 1024) if isinstance(n, int) else 256
+
+
 def _launch_gemm(inputs: Sequence[Operand], outputs: Sequence[Operand], attrs: Mapping[str, Any]) -> Launch:
     a, b = inputs
     m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
     ta, lda = _matrix(a)
     tb, ldb = _matrix(b)
     args = _batch_args(a, b) | {"m": m, "n": n, "k": k, "lda": lda, "ldb": ldb, "gemm": blas_address(a.dtype.name)}
-    panels = _ceil_div(m, PANEL_M) * _ceil_div(n, PANEL_N)
-    total = args["batch0"] * args["batch1"] * panels
-    bake = {"TA": ta, "TB": tb, "call": f"gemm_{a.dtype}", "at": f"at_{a.dtype}", "PM": PANEL_M, "PN": PANEL_N}
-    return Launch(args, total, PANEL_M * PANEL_N * k // 16 if not isinstance(m, int) or m >= PANEL_M else m * PANEL_N * k // 16,
-                  bake)
+    width = _panel_width(n)
+    total = args["batch0"] * args["batch1"] * _ceil_div(m, PANEL_M) * _ceil_div(n, width)
+    rows = min(m, PANEL_M) if isinstance(m, int) else 32
+    bake = {"TA": ta, "TB": tb, "call": f"gemm_{a.dtype}", "at": f"at_{a.dtype}", "PM": PANEL_M}
+    return Launch(args | {"pn": width}, total, rows * width * k * 2 // 5, bake)
 
 
 @cache
@@ -150,7 +155,7 @@ def _launch_gemv(axis: int, block: int) -> Any:
         k, n = b.shape[-2:]
         args = _batch_args(a, b) | {"n": n, "k": k, "ld": b.layout.strides[axis]}
         total = args["batch0"] * args["batch1"] * _ceil_div(n, block)
-        return Launch(args, total, block * k, {"BLOCK": block})
+        return Launch(args, total, block * k * 3, {"BLOCK": block})  # bound by memory
 
     return launch
 
@@ -247,15 +252,15 @@ def gemv_columns(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0
 
 @matmul.kernel(CPU, (dt.f32, dt.f64), launch=_launch_gemm, strided=True, accepts=_accepts_gemm, blas=True)
 def gemm_panels(a, b, out, gemm: int, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: int, b_s1: int, m: int, n: int, k: int,
-                lda: int, ldb: int, lo, hi):
+                lda: int, ldb: int, pn: int, lo, hi):
     """One BLAS call per panel of the result. BLAS is column-major: it is asked for out.T = b.T @ a.T."""
-    across = (n + PN - 1) // PN
+    across = (n + pn - 1) // pn
     down = (m + PM - 1) // PM
     for item in range(lo, hi):
         batch = item // (across * down)
         rest = item - batch * (across * down)
         i = rest // across * PM
-        j = rest % across * PN
+        j = rest % across * pn
         a0 = batch // batch1 * a_s0 + batch % batch1 * a_s1
         b0 = batch // batch1 * b_s0 + batch % batch1 * b_s1
         if TA:
@@ -266,7 +271,7 @@ def gemm_panels(a, b, out, gemm: int, batch0: int, batch1: int, a_s0: int, a_s1:
             b0 = b0 + j * ldb
         else:
             b0 = b0 + j
-        call(gemm, TB, TA, minimum(PN, n - j), minimum(PM, m - i), k, at(b, b0), maximum(ldb, 1), at(a, a0), maximum(lda, 1),
+        call(gemm, TB, TA, minimum(pn, n - j), minimum(PM, m - i), k, at(b, b0), maximum(ldb, 1), at(a, a0), maximum(lda, 1),
              at(out, batch * m * n + i * n + j), maximum(n, 1))
 
 

@@ -3,12 +3,17 @@
 A table row is eight 64-bit words: function, argument block, work items, 1 if threads divide the items, 1 if all threads
 must meet before it. Every thread walks the whole table: of a divided row it takes its share, an undivided one belongs to
 thread 0. So kernels run one after another without Python, and a plan costs one native call.
+
+A worker waits for its next table in native code for a while (a wake-up through the system costs more than many plans) and
+then sleeps on a lock. Its block of words says which: 0 waiting, 1 there is work, 2 asleep; then the table, its rows, the
+meeting counter's value, and the address of a function that gives the processor away.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import sys
 import threading
 from functools import cache
@@ -17,7 +22,9 @@ from typing import Any
 from ..compiler import modcache
 
 ROW = 8
-SPINS = 4000  # about 10 us of waiting before the processor is offered to others
+SPINS = 400  # looks at a counter, about 20 us, before the processor is offered to others
+ASLEEP = 2
+LINGER = 4000  # looks, about 200 us, before a worker without work goes to sleep
 
 WALKER = r"""
 define void @fuel_walk(ptr %table, i64 %rows, i64 %tid, i64 %threads, ptr %meet, i64 %base, ptr %give_way) {
@@ -62,6 +69,7 @@ yield:
   %ignored = call i32 %give_way()
   br label %again
 again:
+  PAUSE
   br label %spin
 work:
   %met.after = phi i64 [%met, %look], [%want, %spin]
@@ -105,19 +113,78 @@ last.yield:
   %ignored2 = call i32 %give_way()
   br label %last.again
 last.again:
+  PAUSE
   br label %last.spin
 done:
   ret void
 }
-""".replace("ROWWORDS", str(ROW)).replace("SPINS", str(SPINS))
+
+define void @fuel_serve(ptr %block, i64 %tid, i64 %threads, ptr %meet) {
+entry:
+  %p.table = getelementptr i64, ptr %block, i64 1
+  %p.rows = getelementptr i64, ptr %block, i64 2
+  %p.base = getelementptr i64, ptr %block, i64 3
+  %p.way = getelementptr i64, ptr %block, i64 4
+  br label %listen
+listen:
+  br label %look
+look:
+  %n = phi i64 [0, %listen], [%n.next, %wait]
+  %state = load atomic i64, ptr %block acquire, align 8
+  %called = icmp eq i64 %state, 1
+  br i1 %called, label %go, label %patience
+patience:
+  %n.next = add i64 %n, 1
+  %tired = icmp sgt i64 %n.next, LINGER
+  br i1 %tired, label %sleep, label %wait
+wait:
+  PAUSE
+  br label %look
+sleep:
+  %pair = cmpxchg ptr %block, i64 0, i64 2 acq_rel acquire
+  %asleep = extractvalue { i64, i1 } %pair, 1
+  br i1 %asleep, label %done, label %listen
+go:
+  store atomic i64 0, ptr %block release, align 8
+  %table = load ptr, ptr %p.table
+  %rows = load i64, ptr %p.rows
+  %base = load i64, ptr %p.base
+  %way = load ptr, ptr %p.way
+  call void @fuel_walk(ptr %table, i64 %rows, i64 %tid, i64 %threads, ptr %meet, i64 %base, ptr %way)
+  br label %listen
+done:
+  ret void
+}
+
+define i64 @fuel_call(ptr %block, i64 %table, i64 %rows, i64 %base, i64 %way) {
+  %p.table = getelementptr i64, ptr %block, i64 1
+  %p.rows = getelementptr i64, ptr %block, i64 2
+  %p.base = getelementptr i64, ptr %block, i64 3
+  %p.way = getelementptr i64, ptr %block, i64 4
+  store i64 %table, ptr %p.table
+  store i64 %rows, ptr %p.rows
+  store i64 %base, ptr %p.base
+  store i64 %way, ptr %p.way
+  %before = atomicrmw xchg ptr %block, i64 1 acq_rel
+  ret i64 %before
+}
+""".replace("ROWWORDS", str(ROW)).replace("SPINS", str(SPINS)).replace("LINGER", str(LINGER)).replace(
+    "PAUSE", "call void @llvm.x86.sse2.pause()" if platform.machine().lower() in ("x86_64", "amd64") else "")
 
 
 @cache
+def _native() -> tuple[Any, Any, Any]:
+    """walk(table, rows, thread, threads, meeting counter, its value now, yield function); serve(block, thread, threads,
+    meeting counter); call(block, table, rows, meeting value, yield function) -> the worker's state before."""
+    word, addresses = ctypes.c_int64, modcache.load_ir(WALKER, ("fuel_walk", "fuel_serve", "fuel_call"))
+    walk = ctypes.CFUNCTYPE(None, *[word] * 7)(addresses[0])
+    serve = ctypes.CFUNCTYPE(None, *[word] * 4)(addresses[1])
+    call = ctypes.PYFUNCTYPE(word, *[word] * 5)(addresses[2])  # a few stores: not worth letting go of the GIL
+    return walk, serve, call
+
+
 def walker() -> Any:
-    """The native walker: (table, rows, thread, threads, meeting counter, its value now, address of a yield function)."""
-    address = modcache.load_ir(WALKER, "fuel_walk")
-    word = ctypes.c_int64
-    return ctypes.CFUNCTYPE(None, word, word, word, word, word, word, word)(address)
+    return _native()[0]
 
 
 @cache
@@ -148,22 +215,23 @@ class Pool:
         self.meet = (ctypes.c_int64 * 16)()
         self.address = ctypes.addressof(self.meet)
         self.base = 0
-        self.job: tuple[int, ...] = ()
+        self.blocks = [(ctypes.c_int64 * 16)() for _ in range(threads - 1)]
         self.wake = [threading.Lock() for _ in range(threads - 1)]
+        self.walk, self.serve, self.call = _native()
+        self.give_way = _give_way()
         self.started = False
 
     def _start(self) -> None:
-        for k, lock in enumerate(self.wake):
+        for k, (block, lock) in enumerate(zip(self.blocks, self.wake)):
             lock.acquire()
-            threading.Thread(target=self._serve, args=(k + 1, lock), name=f"fuelnumba-{k + 1}", daemon=True).start()
+            threading.Thread(target=self._serve, args=(k + 1, ctypes.addressof(block), lock), name=f"fuelnumba-{k + 1}",
+                             daemon=True).start()
         self.started = True
 
-    def _serve(self, tid: int, wake: threading.Lock) -> None:
-        walk = walker()
+    def _serve(self, tid: int, block: int, wake: threading.Lock) -> None:
         while True:
+            self.serve(block, tid, self.threads, self.address)
             wake.acquire()
-            table, rows, base, give_way = self.job
-            walk(table, rows, tid, self.threads, self.address, base, give_way)
 
     def run(self, table: int, rows: int, meetings: int, together: bool) -> None:
         """Walk the table. `meetings` is the number of its rows before which all threads meet."""
@@ -173,14 +241,14 @@ class Pool:
                     self._start()
                 base = self.base
                 self.base = base + (meetings + 1) * self.threads
-                self.job = (table, rows, base, _give_way())
-                for lock in self.wake:
-                    lock.release()
-                walker()(table, rows, 0, self.threads, self.address, base, _give_way())
+                for block, lock in zip(self.blocks, self.wake):
+                    if self.call(ctypes.addressof(block), table, rows, base, self.give_way) == ASLEEP:
+                        lock.release()
+                self.walk(table, rows, 0, self.threads, self.address, base, self.give_way)
             finally:
                 self.busy.release()
         else:
-            walker()(table, rows, 0, 1, self.address, 0, 0)
+            self.walk(table, rows, 0, 1, self.address, 0, 0)
 
 
 _pool: Pool | None = None

@@ -21,8 +21,10 @@ from ..core.errors import FuelIndexError
 from . import cpu
 from .memory import Recycler, address, aligned_bytes, arrange
 
-WORTH_DIVIDING = 40_000  # scalar operations: about 10 us, several times a meeting of the threads
-WORTH_WAKING = 400_000  # of the whole plan: waking the threads costs about 40 us
+# In operations of a vectorised kernel, about 30 ps each: 6 us, several times a meeting of the threads; and 60 us for a plan,
+# since threads that sleep take that long to wake
+WORTH_DIVIDING = 200_000
+WORTH_WAKING = 2_000_000
 
 FAULTS = {
     1: "index {0} is out of range for an axis of length {1}",
