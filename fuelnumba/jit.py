@@ -241,15 +241,11 @@ class Jitted(Generic[P, R]):
 
     def _check_donated(self, leaves: list[Any], structure: Any) -> None:
         donated = self._donated(structure)
-        taken: dict[int, int] = {}
-        for k, leaf in enumerate(leaves):
-            if type(leaf) is np.ndarray and leaf.size:
-                at = address(leaf)
-                other = taken.setdefault(at, k)
-                if other != k and (k in donated or other in donated):
-                    names = self._leaf_names(structure)
-                    raise DonationError(f"{self.name}(): {names[other]} and {names[k]} are the same memory, and one is donated",
-                                        cure="pass a copy of one of them")
+        other = _overlap(leaves, donated)
+        if other is not None:
+            names = self._leaf_names(structure)
+            raise DonationError(f"{self.name}(): {names[other[0]]} and {names[other[1]]} are the same memory, and one is donated",
+                                cure="pass a copy of one of them")
         for k in donated:
             leaf = leaves[k]
             reason = ("is not an array" if type(leaf) is not np.ndarray else
@@ -483,6 +479,23 @@ class Jitted(Generic[P, R]):
             self._seen.clear()
             self._misses.clear()
             self._last, self.compilations = None, 0
+
+
+def _overlap(leaves: Sequence[Any], donated: frozenset[int]) -> tuple[int, int] | None:
+    """The positions of two arrays that share memory and of which one is donated; None when there are none."""
+    spans = sorted((address(a), a.nbytes if a.flags.c_contiguous else -1, k)
+                   for k, a in enumerate(leaves) if type(a) is np.ndarray and a.size)
+    reach = given = 0  # where the arrays before this one end; the donated ones of them
+    for start, nbytes, k in spans:
+        if nbytes < 0 or start < (reach if k in donated else given):
+            break
+        reach = max(reach, start + nbytes)
+        given = max(given, start + nbytes) if k in donated else given
+    else:
+        return None
+    arrays = sorted(k for _, _, k in spans)
+    return next(((min(j, k), max(j, k)) for j in sorted(donated) for k in arrays
+                 if j != k and type(leaves[j]) is np.ndarray and np.shares_memory(leaves[j], leaves[k])), None)
 
 
 def _kind_in_words(kind: Signature) -> str:

@@ -104,6 +104,11 @@ def legalise(graph: Graph, layouts: Layouts) -> Graph:
     def dense(node: Node) -> Node:
         return node if node.op is not ir.FULL and layouts(node).is_contiguous else copy(node)
 
+    def whole(node: Node) -> Node:
+        """A value that fills its storage: what a write may go into."""
+        filled = dense(node)
+        return filled if same_shape((layouts(storage_root(filled)).size,), (layouts(filled).size,)) else copy(filled)
+
     def rewrite(node: Node, inputs: tuple[Node, ...]) -> Node:
         op = node.op
         if op.kind == "leaf" or op.is_elementwise and bindings.user_kernel(node) is None:
@@ -115,7 +120,7 @@ def legalise(graph: Graph, layouts: Layouts) -> Graph:
                 inputs = (copy(inputs[0]),)
             return ir.with_inputs(node, inputs)
         if op.destroys is not None:
-            inputs = tuple(dense(i) if k == op.destroys else i for k, i in enumerate(inputs))
+            inputs = tuple(whole(i) if k == op.destroys else i for k, i in enumerate(inputs))
         new = ir.with_inputs(node, inputs)
         if bindings.user_kernel(new) is not None:
             return ir.with_inputs(new, tuple(map(dense, inputs)))
@@ -136,9 +141,9 @@ def legalise(graph: Graph, layouts: Layouts) -> Graph:
     for o in graph.outputs:
         root = storage_root(o)
         donated = root.op is ir.INPUT and root in graph.inputs and graph.inputs.index(root) in graph.donated
-        whole = o.op is not ir.FULL and layouts(o).is_contiguous and same_shape((layouts(root).size,), (layouts(o).size,))
+        filling = o.op is not ir.FULL and layouts(o).is_contiguous and same_shape((layouts(root).size,), (layouts(o).size,))
         owned = root.op not in (ir.INPUT, ir.CONSTANT, ir.FULL) or (donated and not o.op.is_view)
-        if not (whole and owned) or (root in taken and o not in outputs):
+        if not (filling and owned) or (root in taken and o not in outputs):
             o = ir.make(OPS["copy"], (o,), {"uid": ir.unique()}, o.where)
         taken.add(storage_root(o))
         outputs.append(o)

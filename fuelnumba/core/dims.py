@@ -56,7 +56,8 @@ class SymEnv:
     def decide(self, op: str, a: Extent, b: Extent) -> bool:
         va, vb = evaluate(a, self.hints), evaluate(b, self.hints)
         holds = va == vb if op == "==" else va < vb
-        if not any(g.op == op and same(g.a, a) and same(g.b, b) for g in self.guards):
+        if not any(g.op == op and (same(g.a, a) and same(g.b, b) or op == "==" and same(g.a, b) and same(g.b, a))
+                   for g in self.guards):
             self.guards.append(Guard(op, a, b, holds))
         return holds
 

@@ -94,7 +94,7 @@ PRIMS: dict[str, Prim] = {p.name: p for p in (
     Prim("shl", 2, np.left_shift, None,
          "{c}(select((i64({1}) >= i64(0)) & (i64({1}) < i64({bits})), i64({0}) << (i64({1}) & i64(63)), i64(0)))"),
     Prim("shr", 2, np.right_shift, None,
-         "{c}(i64({0}) >> select((i64({1}) >= i64(0)) & (i64({1}) < i64({bits})), i64({1}), i64({bits} - 1)))"),
+         "{c}(i64({0}) >> select((i64({1}) >= i64(0)) & (i64({1}) < i64({bits})), i64({1}), i64(63)))"),
     # choice: the condition is boolean, the operands have the op's dtype
     Prim("where", 3, np.where, "select({0}, {1}, {2})", "select({0}, {1}, {2})", "select({0}, {1}, {2})"),
 )}

@@ -81,21 +81,21 @@ def _ceil_div(a: Extent, b: int) -> Extent:
 
 def _accepts_gemm(inputs: Sequence[Operand], attrs: Mapping[str, Any]) -> str | None:
     for name, x in zip("ab", inputs):
+        if same(x.shape[-1], 0) or same(x.shape[-2], 0):
+            continue
         if not (_unit(x, -1) or _unit(x, -2)):
             return f"BLAS needs rows or columns of {name} that lie together in memory"
-        if any(isinstance(s, int) and s <= 0 for s in x.layout.strides[-2:]) and not _unit_matrix(x):
+        _, leading = _matrix(x)
+        if leading < x.shape[-1 if _unit(x, -1) else -2]:  # repeated, reversed, or overlapping like a sliding window
             return f"BLAS cannot walk the strides of {name}"
     return _batch_refusal(inputs)
-
-
-def _unit_matrix(x: Operand) -> bool:
-    """Row-major matrices (of any batch), where strides of axes of length 1 do not count."""
-    return _unit(x, -1) and (same(x.shape[-2], 1) or not isinstance(x.layout.strides[-2], int) or x.layout.strides[-2] > 0)
 
 
 def _matrix(x: Operand) -> tuple[int, Extent]:
     """(1 when stored column by column, leading stride)."""
     rows, columns = x.layout.strides[-2:]
+    if same(x.shape[-1], 0) or same(x.shape[-2], 0):
+        return 0, x.shape[-1]  # nothing is read
     if _unit(x, -1):
         return 0, x.shape[-1] if same(x.shape[-2], 1) else rows
     return 1, x.shape[-2] if same(x.shape[-1], 1) else columns

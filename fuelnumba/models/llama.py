@@ -58,7 +58,8 @@ def prepare(config: LlamaConfig, weights: dict[str, Any]) -> Params:
             "w_down": w["w_down"],
         })
     names = ("token_embd", "output_norm", "output")
-    return {"layers": layers, "cos": cos, "sin": sin} | {name: weights.pop(name) for name in names}
+    positions = np.arange(config.context_length)
+    return {"layers": layers, "cos": cos, "sin": sin, "positions": positions} | {name: weights.pop(name) for name in names}
 
 
 @fuelnumba.jit(static_argnames=("config", "every"), donate="cache", dims={"tokens": ("T",)})
@@ -68,7 +69,7 @@ def step(params: Params, cache: KVCache, tokens: Any, position: Any, config: Lla
     `position` is the number of tokens before these.
     """
     n = tokens.shape[0]
-    rows = position + np.arange(n)
+    rows = position + params["positions"][:n]
     turns = np.take(params["cos"], rows, axis=0), np.take(params["sin"], rows, axis=0)
     x = ops.embedding(params["token_embd"], tokens)
     for layer, w in enumerate(params["layers"]):
@@ -88,11 +89,11 @@ def attend(config: LlamaConfig, cache: KVCache, layer: int, qkv: Any, turns: Any
     """Write this layer's new keys and values into the cache, and mix all values so far by softmax(q . k)."""
     n = qkv.shape[0]
     heads = qkv.reshape(n, -1, config.head_dim).transpose(1, 0, 2)  # q, k and v heads, one after the other
-    q, k, v = np.split(heads, [config.n_heads, config.n_heads + config.n_kv_heads])
+    qk, v = np.split(heads, [config.n_heads + config.n_kv_heads])
+    q, k = np.split(rotate(config, qk, turns), [config.n_heads])
     at = (layer, 0, position, 0)
-    keys = ops.write_slice(cache.k, rotate(config, k, turns), at=at)
-    values = ops.write_slice(cache.v, v, at=at)
-    mixed = ops.attention(rotate(config, q, turns)[None], keys[layer][None], values[layer][None], position + n)
+    keys, values = ops.write_slice(cache.k, k, at=at), ops.write_slice(cache.v, v, at=at)
+    mixed = ops.attention(q[None], keys[layer][None], values[layer][None], position + n)
     return mixed[0].transpose(1, 0, 2).reshape(n, -1), KVCache(keys, values)
 
 

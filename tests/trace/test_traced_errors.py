@@ -24,6 +24,8 @@ from fuelnumba.core.errors import (
     TracingError,
     UnsupportedFunctionError,
 )
+from fuelnumba.core.ops import OPS
+from fuelnumba.trace.apply import apply
 from fuelnumba.trace.namespace import namespace
 
 from .tracing import trace
@@ -259,5 +261,5 @@ def test_a_value_in_another_thread() -> None:
 
 def test_no_trace_is_running() -> None:
     with pytest.raises(TracingError) as caught:
-        namespace()["relu"](X)
+        apply(OPS["relu"], X)
     assert caught.value.what == "relu() needs a running trace"
