@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import kernels  # noqa: F401  (declares the ops)
 from .core.errors import FuelIndexError
@@ -37,6 +37,11 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) 
     except FuelIndexError as err:  # the plan remembers the line of its first caller
         error = FuelIndexError(err.what, where=user_location(), cure=err.cure)
     raise error
+
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Callable[..., Any]: ...
 
 
 set_eager(_run)

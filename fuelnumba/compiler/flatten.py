@@ -228,6 +228,7 @@ class _Inline:
         self.count += 1
         prefix = f"h{self.count}_"
         names: dict[str, ast.expr] = {}
+        seen: dict[str, int] = {}
         for param, value in zip(f.args.args, args, strict=True):
             if isinstance(value, (ast.Name, ast.Constant)):
                 names[param.arg] = value
@@ -239,9 +240,9 @@ class _Inline:
         for s in steps:
             assert isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)
             value = self.expr(_Rename(names).visit(_copy(s.value)), before)
-            local = prefix + s.targets[0].id
-            while any(isinstance(v, ast.Name) and v.id == local for v in names.values()):
-                local += "_"  # a name assigned twice is two values
+            name = s.targets[0].id
+            seen[name] = seen.get(name, 0) + 1  # a name assigned twice is two values: Numba need not sort them out
+            local = prefix + name + (f"_{seen[name]}" if seen[name] > 1 else "")
             before.append(ast.Assign([ast.Name(local, ast.Store())], value))
             names[s.targets[0].id] = ast.Name(local, ast.Load())
         assert isinstance(last, ast.Return) and last.value is not None

@@ -7,12 +7,12 @@ import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..core import ir
+from ..core import ir, scalar
 from ..core.dims import same_shape
 from ..core.ir import Graph, Node
 from . import bindings
 
-MAX_NODES, MAX_POINTERS = 240, 24  # past these, compile time and registers cost more than a pass over memory
+MAX_WEIGHT, MAX_POINTERS = 500, 24  # past these, compile time and registers cost more than a pass over memory
 
 
 @dataclass(eq=False)
@@ -83,7 +83,11 @@ def fuse(graph: Graph, before: Mapping[Node, set[Node]]) -> list[Step]:
 def _fusible(region: list[Node], n: Node, pinned: set[Node]) -> bool:
     first = region[0]
     return (first.op.is_elementwise and first not in pinned and bindings.user_kernel(first) is None
-            and same_shape(first.shape, n.shape) and len(region) < MAX_NODES and len(_reads([*region, n])) < MAX_POINTERS)
+            and same_shape(first.shape, n.shape) and _weight([*region, n]) <= MAX_WEIGHT and len(_reads([*region, n])) < MAX_POINTERS)
+
+
+def _weight(region: list[Node]) -> int:
+    return sum(scalar.weight(n.op.expr) if n.op.expr is not None else 2 for n in region)
 
 
 def _reads(nodes: list[Node]) -> set[Node]:
@@ -99,7 +103,7 @@ def _merge_into(home: int, n: Node, group: dict[Node, int], members: dict[int, l
         if g is None or g == home or not _fusible(members[g], n, pinned):
             continue
         merged = members[g] + members[home]
-        if len(merged) > MAX_NODES or len(_reads(merged)) > MAX_POINTERS:
+        if _weight(merged) > MAX_WEIGHT or len(_reads(merged)) > MAX_POINTERS:
             continue
         between = [s for s, b in needs.items() if s not in (g, home) and b >> g & 1 and needs[home] >> s & 1]
         if between or needs[g] >> home & 1:

@@ -280,18 +280,14 @@ class OpDef:
 
     def dtypes(self) -> dict[str, list[str]]:
         """Backend -> names of the dtypes its first array may have."""
+        out: dict[str, set[DType]] = {}
         if self.is_view or self.kind == "leaf":
-            return {CPU: [d.name for d in dt.ALL]}
-        if self.is_elementwise:
-            return {CPU: [d.name for d in DOMAINS[self.domain]]}
-        out: dict[str, list[str]] = {}
+            out[CPU] = set(dt.ALL)
+        elif self.is_elementwise or self.decompose is not None:  # a composite moves anything or computes in its domain
+            out[CPU] = set(dt.ALL if self.kind == "memory" else DOMAINS[self.domain])
         for k in self.kernels:
-            names = out.setdefault(k.backend, [])
-            served = k.types.get("T") or next(iter(k.types.values()))
-            names += [d.name for d in served if d.name not in names]
-        if self.decompose is not None and not self.kernels:
-            out[CPU] = [d.name for d in dt.FLOATS]
-        return {b: [d.name for d in dt.ALL if d.name in names] for b, names in out.items()}
+            out.setdefault(k.backend, set()).update(k.types.get("T") or next(iter(k.types.values())))
+        return {b: [d.name for d in dt.ALL if d in served] for b, served in out.items()}
 
 
 DOMAINS: dict[str, tuple[DType, ...]] = {

@@ -25,6 +25,7 @@ class Prim:
     i: str | None = None
     b: str | None = None
     out: str = "same"  # 'same' as the operands, or 'bool'
+    weight: int = 1  # statements it becomes in a kernel, roughly: what compiling it costs
 
     def spelling(self, kind: str) -> str | None:
         return {"f": self.f, "u": self.i, "i": self.i, "b": self.b}.get(kind)
@@ -41,9 +42,9 @@ def _special(name: str) -> Callable[[Any], Any]:
     return ref
 
 
-def _fn(name: str, ref: Callable[..., Any]) -> Prim:
+def _fn(name: str, ref: Callable[..., Any], weight: int = 20) -> Prim:
     """A function that exists as vector code per float type: exp_f32, exp_f64."""
-    return Prim(name, 1, ref, f=f"{name}_{{c}}({{0}})")
+    return Prim(name, 1, ref, f=f"{name}_{{c}}({{0}})", weight=weight)
 
 
 def _compare(name: str, ref: Callable[..., Any], sign: str) -> Prim:
@@ -68,12 +69,12 @@ PRIMS: dict[str, Prim] = {p.name: p for p in (
     Prim("min", 2, np.minimum, "minimum({0}, {1})", "minimum({0}, {1})", "({0} & {1})"),
     Prim("fma", 3, lambda a, b, c: a * b + c, "fma({0}, {1}, {2})"),
     Prim("sqrt", 1, np.sqrt, "sqrt({0})"),
-    Prim("pow", 2, np.power, "pow_{c}({0}, {1})", "int_pow({0}, {1})"),
+    Prim("pow", 2, np.power, "pow_{c}({0}, {1})", "int_pow({0}, {1})", weight=60),
     Prim("copysign", 2, np.copysign, "copysign({0}, {1})"),
     # transcendental: vector code in kernels/vmath
     _fn("exp", np.exp), _fn("exp2", np.exp2), _fn("expm1", np.expm1),
     _fn("log", np.log), _fn("log2", np.log2), _fn("log10", np.log10), _fn("log1p", np.log1p),
-    _fn("sin", np.sin), _fn("cos", np.cos), _fn("tan", np.tan), _fn("tanh", np.tanh),
+    _fn("sin", np.sin, 70), _fn("cos", np.cos, 70), _fn("tan", np.tan, 90), _fn("tanh", np.tanh),
     _fn("sigmoid", _special("expit")), _fn("erf", _special("erf")), _fn("erfc", _special("erfc")),
     # rounding: to nearest is to even
     Prim("floor", 1, np.floor, "floor({0})", _SAME, _SAME),
@@ -212,6 +213,11 @@ def spell(expr: Expr, args: Sequence[tuple[str, str]], compute: str, emit: Calla
     bits = "8" if of == "b1" else of[1:]
     name = emit(text.format(*(p[0] for p in parts), c=of, bits=bits))
     return name, "b1" if prim.out == "bool" else of
+
+
+def weight(expr: Expr) -> int:
+    """Statements of kernel text, roughly."""
+    return (PRIMS[expr.op].weight if expr.op in PRIMS else 0) + sum(map(weight, expr.args))
 
 
 def literal(value: Any, compute: str) -> str:

