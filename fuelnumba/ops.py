@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import kernels  # noqa: F401  (declares the ops)
 from .core.errors import FuelIndexError
+from .core.ops import OPS
 from .core.source import user_location
 from .jit import Jitted
-from .trace.namespace import namespace, set_eager
+from .trace.namespace import namespace, public, set_eager
 
 _STATIC = {"axis", "axes", "shape", "dtype", "at", "parts", "keepdims", "eps", "scale", "causal", "softcap", "interleaved",
            "start", "length", "step", "n", "min", "max", "value"}
@@ -21,7 +22,8 @@ _ARRAYS = {("attention", "length"), ("write_slice", "start")}
 def _jitted(fn: Callable[..., Any]) -> Jitted[..., Any]:
     import inspect
 
-    names = [p for p in inspect.signature(fn).parameters if p in _STATIC and (fn.__name__, p) not in _ARRAYS]
+    static = _STATIC | set(OPS[fn.__name__].attrs if fn.__name__ in OPS else ())
+    names = [p for p in inspect.signature(fn).parameters if p in static and (fn.__name__, p) not in _ARRAYS]
     return Jitted(fn, static_argnames=names)
 
 
@@ -39,9 +41,14 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) 
     raise error
 
 
-if TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Callable[..., Any]: ...
+def __getattr__(name: str) -> Callable[..., Any]:
+    """An op that was declared after this module was loaded."""
+    op = OPS.get(name)
+    if op is None or op.kind == "leaf":
+        raise AttributeError(f"there is no op {name!r}; python -m fuelnumba ops lists them")
+    made: Callable[..., Any] = public(op)
+    globals()[name] = made
+    return made
 
 
 set_eager(_run)

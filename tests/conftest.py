@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import hypothesis
 import numpy as np
 import pytest
+
+from fuelnumba.compiler import plan
+from fuelnumba.core import ir
 
 hypothesis.settings.register_profile("fuelnumba", deadline=None, derandomize=True, database=None, print_blob=False)
 hypothesis.settings.load_profile("fuelnumba")
@@ -30,3 +36,53 @@ def _seeded() -> None:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(SEED)
+
+
+# ------------------------------------------------------------------------------------------------ every pass under the verifier
+@pytest.fixture(autouse=True, scope="session")
+def _passes_are_verified() -> Iterator[None]:
+    """Whatever any test compiles: after each pass the graph is verified, and the steps are a valid order of it."""
+    checked = {"lower": _verified(plan.lower), "legalise": _verified(plan.legalise),
+               "order_writes": _verified(plan.order_writes), "fuse": _ordered(plan.fuse)}
+    before = {name: getattr(plan, name) for name in checked}
+    for name, fn in checked.items():
+        setattr(plan, name, fn)
+    yield
+    for name, fn in before.items():
+        setattr(plan, name, fn)
+
+
+def _verified(run: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(run)
+    def call(graph: ir.Graph, *rest: Any) -> Any:
+        ir.verify(graph)
+        result = run(graph, *rest)
+        ir.verify(result[0] if isinstance(result, tuple) else result)
+        return result
+
+    return call
+
+
+def _ordered(run: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(run)
+    def call(graph: ir.Graph, before: Mapping[ir.Node, set[ir.Node]]) -> Any:
+        steps = run(graph, before)
+        done: dict[ir.Node, int] = {}
+        for k, step in enumerate(steps):
+            done.update(dict.fromkeys(step.nodes, k))
+        work = [n for n in graph.nodes() if n.op.kind != "leaf" and not n.op.is_view]
+        assert sorted(n.id for s in steps for n in s.nodes) == sorted(n.id for n in work), "a node is missing, or runs twice"
+        for n in work:
+            for i in n.inputs:
+                latest = done[n] - i.op.is_view  # through a view, other elements are read than the one being made
+                while i.op.is_view:
+                    i = i.inputs[0]
+                assert i not in done or done[i] <= latest, f"{n!r} does not run after its input {i!r}"
+                shared = i in done and done[i] != done[n]
+                assert not shared or i in steps[done[i]].outputs, f"{i!r} is read by {n!r} but not stored"
+        for writer, readers in before.items():
+            for r in readers & done.keys():
+                assert done[r] < done[writer], f"{writer!r} overwrites what {r!r} has yet to read"
+        return steps
+
+    return call

@@ -77,6 +77,17 @@ class Source:
 # ------------------------------------------------------------------------------------------------ written kernels
 def kernel_source(kernel: Kernel, dtypes: Sequence[DType], bake: Mapping[str, Any]) -> Source:
     """The source of a kernel function for these dtypes of its pointers (inputs, then outputs)."""
+    key = (kernel.fn, tuple(dtypes), tuple(sorted(bake.items())))
+    found = _made.get(key)
+    if found is None:
+        found = _made[key] = _kernel_source(kernel, dtypes, bake)
+    return found
+
+
+_made = {}
+
+
+def _kernel_source(kernel, dtypes, bake):
     variables = kernel.match(dtypes)
     assert variables is not None
     node = flatten.parse_kernel(kernel.fn)

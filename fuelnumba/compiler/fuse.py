@@ -43,8 +43,8 @@ def fuse(graph: Graph, before: Mapping[Node, set[Node]]) -> list[Step]:
     def direct(n: Node) -> set[int]:
         return {group[p] for p in _producers(n)} | {group[r] for r in before.get(n, ()) if r in group}
 
-    for n in nodes:
-        mine, wanted = len(members), direct(n)
+    for mine, n in enumerate(nodes):  # a number of its own, since groups disappear when they are merged
+        wanted = direct(n)
         bits = 0
         for g in wanted:
             bits |= needs[g] | 1 << g
@@ -52,7 +52,7 @@ def fuse(graph: Graph, before: Mapping[Node, set[Node]]) -> list[Step]:
         if n.op.is_elementwise and n not in pinned and bindings.user_kernel(n) is None:
             for p in n.inputs:
                 g = group.get(p)
-                if g is None or not _fusible(members[g], n, pinned):
+                if g is None or not _fusible(members[g], n, pinned) or _reads_view_of(members[g], [n]):
                     continue
                 others = 0  # what n needs apart from g must not need g
                 for w in wanted - {g}:
@@ -95,6 +95,11 @@ def _reads(nodes: list[Node]) -> set[Node]:
     return {i for n in nodes for i in n.inputs if i not in inside and i.op is not ir.FULL}
 
 
+def _reads_view_of(region: list[Node], nodes: list[Node]) -> bool:
+    """Whether a node reads what the region makes through a view: elements that other iterations of its loop make."""
+    return not set(region).isdisjoint(_base(i) for n in nodes for i in n.inputs if i.op.is_view)
+
+
 def _merge_into(home: int, n: Node, group: dict[Node, int], members: dict[int, list[Node]], needs: dict[int, int],
                 pinned: set[Node]) -> None:
     """Pull the other elementwise regions that n reads into its own, where no path leads around."""
@@ -103,7 +108,7 @@ def _merge_into(home: int, n: Node, group: dict[Node, int], members: dict[int, l
         if g is None or g == home or not _fusible(members[g], n, pinned):
             continue
         merged = members[g] + members[home]
-        if _weight(merged) > MAX_WEIGHT or len(_reads(merged)) > MAX_POINTERS:
+        if _weight(merged) > MAX_WEIGHT or len(_reads(merged)) > MAX_POINTERS or _reads_view_of(members[g], members[home]):
             continue
         between = [s for s, b in needs.items() if s not in (g, home) and b >> g & 1 and needs[home] >> s & 1]
         if between or needs[g] >> home & 1:

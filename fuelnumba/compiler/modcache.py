@@ -92,6 +92,8 @@ def functions(sources: Sequence[Source], progress: Any = None) -> list[int]:
         if progress is not None:
             progress(k, len(sources), source.label)
         out.append(function(source))
+    if progress is not None:
+        progress(len(sources), len(sources), "")
     return out
 
 

@@ -53,10 +53,14 @@ def _cycle(nodes: list[Node], before: dict[Node, set[Node]]) -> Node | None:
     done: set[Node] = set()
     left = nodes
     while left:
-        waiting = [n for n in left if not (done.issuperset(n.inputs) and done.issuperset(before.get(n, ())))]
+        waiting = []
+        for n in left:
+            if done.issuperset(n.inputs) and done.issuperset(before.get(n, ())):
+                done.add(n)
+            else:
+                waiting.append(n)
         if len(waiting) == len(left):
             return next(n for n in waiting if n in before)
-        done.update(set(left) - set(waiting))
         left = waiting
     return None
 

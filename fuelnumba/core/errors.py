@@ -89,7 +89,7 @@ class DTypeError(FuelError, TypeError):
     """**Cause**: the operation is not defined for this dtype, or the dtype is none of ours.
     **Cure**: cast with `x.astype(...)` first.
 
-        np.sqrt(x)  # x: bool
+        -x  # x: bool
     """
 
 
@@ -113,7 +113,7 @@ class PromotionError(FuelError, TypeError):
     """**Cause**: two array dtypes have no common dtype in the promotion table.
     **Cure**: cast one of them, so that the choice is visible.
 
-        f16_array + bf16_array
+        fn.dtypes.promote(fn.dtypes.f8e4m3, fn.dtypes.f32)
     """
 
 
@@ -157,7 +157,7 @@ class TracingError(FuelError, TypeError):
 
 class TracedBoolError(TracingError):
     """**Cause**: `if`, `while`, `and`, `or`, `not` or `assert` on a traced value.
-    **Cure**: `np.where(cond, a, b)`, `fn.cond`, `&` `|` `~`, or a static argument.
+    **Cure**: `np.where(cond, a, b)`, `&` `|` `~`, or a static argument.
 
         if x.sum() > 0: ...
     """
@@ -172,8 +172,8 @@ class TracedConversionError(TracingError):
 
 
 class TracedIterationError(TracingError):
-    """**Cause**: iteration over, or unpacking of, a traced value whose length is not known.
-    **Cure**: index with static positions, use whole-array operations, or `fn.scan`.
+    """**Cause**: iteration over, or unpacking of, a traced value.
+    **Cure**: use whole-array operations, or index with static positions: `for i in range(len(x)): x[i]`.
 
         for row in x: ...
     """
@@ -181,7 +181,7 @@ class TracedIterationError(TracingError):
 
 class TracedMutationError(TracingError):
     """**Cause**: an in-place NumPy write into a traced value. (`x += 1` is fine: it rebinds the name.)
-    **Cure**: `np.where`, `np.concatenate`, or `fn.write_slice`, which give a new value.
+    **Cure**: `np.where`, `np.concatenate`, or `fn.ops.write_slice`, which give a new value.
 
         x[0] = 1
     """
@@ -237,12 +237,12 @@ class NoKernelError(FuelError, NotImplementedError):
     what is bound nearby and why it refused.
     **Cure**: cast to a bound dtype, or run on a backend that has it.
 
-        conv2d(f8e4m3, f8e4m3) on vulkan
+        fn.ops.write_slice(x, src, at)  # src has six axes longer than 1
     """
 
 
 class CompileError(FuelError):
-    """**Cause**: Numba, the CUDA compiler or the shader compiler refused a generated kernel.
+    """**Cause**: Numba refused a kernel.
     **Cure**: report it with the kernel's file, named in the message; for your own, see the compiler's words.
 
         a user kernel that calls a function Numba does not know
@@ -259,7 +259,7 @@ class CacheError(FuelError):
 
 class BackendError(FuelError):
     """**Cause**: a backend or device is missing, ran out of memory, or reported a failure.
-    **Cure**: `python -m fuelnumba doctor` tells what was found and what each backend needs.
+    **Cure**: `python -m fuelnumba doctor` tells what was found.
 
-        with fn.device("cuda"): ...  # no driver
+        nothing raises it yet: CPU is the only backend
     """

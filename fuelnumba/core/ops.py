@@ -7,6 +7,7 @@ Kernels are attached by the decorator `op.kernel(...)`, next to the declaration.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -181,7 +182,7 @@ class Kernel:
     def operands(self, count: int) -> dict[str, str]:
         """Pointer parameters for `count` operands: name -> type variable or dtype name. Optional inputs that are not
         given have no parameter; a baked flag keeps the kernel from naming them."""
-        params = list(inspect.signature(self.fn).parameters.values())
+        params = _parameters(self.fn)
         if self.optional:
             annotations = [str(p.annotation) for p in params]
             surplus = next(k for k, a in enumerate(annotations) if a in NOT_POINTERS) - count
@@ -204,6 +205,11 @@ class Kernel:
             elif d not in allowed or bound.setdefault(var, d) is not d:
                 return None
         return bound
+
+
+@functools.cache
+def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter]:
+    return list(inspect.signature(fn).parameters.values())
 
 
 # ------------------------------------------------------------------------------------------------ ops

@@ -19,6 +19,7 @@ __all__ = ["SKIP_PACKAGES", "Location", "user_location"]
 
 PACKAGE = __name__.partition(".")[0]
 PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+USERS = os.path.join(PACKAGE_DIR, "models") + os.sep  # written with the tracer, as users' code is
 
 #: Modules and packages whose frames stand between the user's line and us.
 SKIP_PACKAGES = (
@@ -113,6 +114,8 @@ class _Frames:
             # Methods written by dataclasses and namedtuple; a user's own exec'd functions stay.
             return code.co_name.startswith("__") and code.co_name.endswith("__")
         path = os.path.abspath(file)
+        if path.startswith(USERS):
+            return False
         places = filter(None, map(_place, self.skip))
         return any(path == place or path.startswith(place + os.sep) for place in places)
 

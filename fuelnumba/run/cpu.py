@@ -219,7 +219,15 @@ class Pool:
         self.wake = [threading.Lock() for _ in range(threads - 1)]
         self.walk, self.serve, self.call = _native()
         self.give_way = _give_way()
-        self.started = False
+        self.started = self.closed = False
+
+    def close(self) -> None:
+        """Let the threads end; a caller that still has the pool walks alone."""
+        with self.busy:
+            self.closed = True
+            if self.started:
+                for lock in self.wake:
+                    lock.release()
 
     def _start(self) -> None:
         for k, (block, lock) in enumerate(zip(self.blocks, self.wake)):
@@ -229,7 +237,7 @@ class Pool:
         self.started = True
 
     def _serve(self, tid: int, block: int, wake: threading.Lock) -> None:
-        while True:
+        while not self.closed:
             self.serve(block, tid, self.threads, self.address)
             wake.acquire()
 
@@ -237,6 +245,8 @@ class Pool:
         """Walk the table. `meetings` is the number of its rows before which all threads meet."""
         if together and self.threads > 1 and self.busy.acquire(blocking=False):
             try:
+                if self.closed:
+                    return self.walk(table, rows, 0, 1, self.address, 0, 0)
                 if not self.started:
                     self._start()
                 base = self.base
@@ -274,7 +284,9 @@ def set_num_threads(n: int) -> None:
     if not isinstance(n, int) or n < 1:
         raise ValueError(f"the number of threads must be a positive int, not {n!r}")
     with _pool_lock:
-        _pool = Pool(n)
+        before, _pool = _pool, Pool(n)
+    if before is not None:
+        before.close()
 
 
 def _after_fork() -> None:
