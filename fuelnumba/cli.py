@@ -9,7 +9,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from . import __version__
 from .core.errors import FuelError
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _parser():  # type: ignore[no-untyped-def]
+def _parser() -> tuple[argparse.ArgumentParser, dict[str, Callable[[argparse.Namespace], int]]]:
     parser = argparse.ArgumentParser(prog="fuelnumba", description="NumPy functions as fused, compiled kernels.")
     parser.add_argument("--version", action="version", version=f"fuelnumba {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")

@@ -23,7 +23,7 @@ from .core import dtypes as dt
 from .core import ir
 from .core.dims import MIN_SYMBOL, Dim, Extent, Guard, SymEnv
 from .core.errors import ArgumentError, DonationError, FuelError, LeakedTracerError
-from .core.ir import Graph
+from .core.ir import Graph, Node
 from .core.layout import Layout, contiguous
 from .core.tree import LEAF, TreeDef, flatten_leaves, unflatten
 from .run.executor import Instance
@@ -169,7 +169,7 @@ class Jitted(Generic[P, R]):
             return results[0]  # type: ignore[return-value]
         for at, value in special.out_constants:
             results.insert(at, value)
-        return unflatten(special.out_tree, results)  # type: ignore[no-any-return]
+        return unflatten(special.out_tree, results)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], Signature]:
         """The arguments in the order of the parameters, defaults filled in, without the static ones; and those."""
@@ -360,7 +360,11 @@ class Jitted(Generic[P, R]):
                 watch.adopt(array)
 
         trace = Trace(env=env, name=self.name, on_capture=captured)
-        inputs, layouts, traced, scalars, positions = [], {}, [], {}, []
+        inputs: list[Node] = []
+        layouts: dict[Node, Layout] = {}
+        traced: list[Any] = []
+        scalars: dict[int, str] = {}
+        positions: list[int] = []
         for k, (leaf, name, shape) in enumerate(zip(leaves, names, pattern)):
             if shape is None:
                 kind = signatures[k][0]
@@ -414,7 +418,8 @@ class Jitted(Generic[P, R]):
     def _call_traced(self, values: Any, static: Signature) -> Any:
         """Run the user's function on traced values, in the parameters' places."""
         given = dict(zip(self._parameters(), values)) | {n: v for n, _, v in static if n != "self"}
-        args, kwargs = [], {}
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
         for name, p in self.signature.parameters.items():
             if p.kind is p.VAR_POSITIONAL:
                 args += list(given[name])

@@ -127,7 +127,8 @@ def test_a_cache_that_cannot_be_made_is_one_line(tmp_path: Path, monkeypatch: py
     assert out == "" and err.count("\n") == 1 and err.startswith("fuelnumba: cannot make the cache folder ")
 
 
-@pytest.mark.parametrize(("nbytes", "text"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2_000_000, "2.0 MB"), (3e12, "3000.0 GB")])
+@pytest.mark.parametrize(("nbytes", "text"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2_000_000, "2.0 MB"),
+                                              (3 * 10**12, "3000.0 GB")])
 def test_readable(nbytes: int, text: str) -> None:
     assert disk.readable(nbytes) == text
 
@@ -137,7 +138,8 @@ def test_doctor_finds_a_sound_installation(cache: Path, capsys: pytest.CaptureFi
     assert cli.main(["doctor"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line[:11].rstrip() for line in lines] == [
-        "python", "numpy", "numba", "llvmlite", "scipy", "processor", "threads", "blas", "cache", "self check", "models", "model file"]
+        "python", "numpy", "numba", "llvmlite", "scipy", "processor", "threads", "blas", "cache", "self check", "models",
+        "model file"]
     assert all(line[12:].split()[0] in ("ok", "missing") for line in lines)
     assert f"{cache}: 0 kernels" in lines[8]  # the self check compiles elsewhere
 

@@ -89,9 +89,10 @@ def is_bound(node: Node, backend: str = CPU) -> bool:
     return bool(user_kernel(node, backend) or kernels(node, backend))
 
 
-def choose(node: Node, inputs: Sequence[Operand], attrs: Mapping[str, Any], backend: str = CPU) -> tuple[Kernel | None, list[str]]:
+def choose(node: Node, inputs: Sequence[Operand], attrs: Mapping[str, Any],
+           backend: str = CPU) -> tuple[Kernel | None, list[str]]:
     """The first kernel that accepts these operands, and why the ones before it refused."""
-    refused = []
+    refused: list[str] = []
     for k in kernels(node, backend):
         reason = None
         if not k.strided:

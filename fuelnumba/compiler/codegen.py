@@ -75,19 +75,19 @@ class Source:
 
 
 # ------------------------------------------------------------------------------------------------ written kernels
+_sources: dict[Any, Source] = {}  # a plan asks for the same kernel hundreds of times
+
+
 def kernel_source(kernel: Kernel, dtypes: Sequence[DType], bake: Mapping[str, Any]) -> Source:
     """The source of a kernel function for these dtypes of its pointers (inputs, then outputs)."""
-    key = (kernel.fn, tuple(dtypes), tuple(sorted(bake.items())))
-    found = _made.get(key)
+    key = (kernel.fn, tuple(dtypes), repr(sorted(bake.items())))  # as text: 1, 1.0 and True are not the same literal
+    found = _sources.get(key)
     if found is None:
-        found = _made[key] = _kernel_source(kernel, dtypes, bake)
+        found = _sources[key] = _written(kernel, dtypes, bake)
     return found
 
 
-_made = {}
-
-
-def _kernel_source(kernel, dtypes, bake):
+def _written(kernel: Kernel, dtypes: Sequence[DType], bake: Mapping[str, Any]) -> Source:
     variables = kernel.match(dtypes)
     assert variables is not None
     node = flatten.parse_kernel(kernel.fn)

@@ -32,9 +32,28 @@ def _runs(node: Node) -> bool:
     return not node.op.is_view and node.op.kind != "leaf"
 
 
+def _in_order(nodes: list[Node], before: Mapping[Node, set[Node]]) -> list[Node]:
+    """The nodes such that each comes after its inputs and, when it overwrites a buffer, after the buffer's readers."""
+    if not before:
+        return nodes
+    position = {n: k for k, n in enumerate(nodes)}
+    out: dict[Node, None] = {}
+    stack = nodes[::-1]
+    while stack:
+        n = stack.pop()
+        waiting = [i for i in (*n.inputs, *sorted(before.get(n, ()), key=position.__getitem__)) if i not in out]
+        if n in out:
+            continue
+        if waiting:
+            stack += [n, *reversed(waiting)]
+        else:
+            out[n] = None
+    return list(out)
+
+
 def fuse(graph: Graph, before: Mapping[Node, set[Node]]) -> list[Step]:
     """The steps of a graph, in the order they run."""
-    nodes = [n for n in graph.nodes() if _runs(n)]
+    nodes = [n for n in _in_order(graph.nodes(), before) if _runs(n)]
     group: dict[Node, int] = {}  # node -> number of its step
     members: dict[int, list[Node]] = {}
     needs: dict[int, int] = {}  # step -> bits of all steps that must run before it
@@ -51,8 +70,10 @@ def fuse(graph: Graph, before: Mapping[Node, set[Node]]) -> list[Step]:
         home = None
         if n.op.is_elementwise and n not in pinned and bindings.user_kernel(n) is None:
             for p in n.inputs:
-                g = group.get(p)
-                if g is None or not _fusible(members[g], n, pinned) or _reads_view_of(members[g], [n]):
+                if p not in group:
+                    continue
+                g = group[p]
+                if not _fusible(members[g], n, pinned) or _reads_view_of(members[g], [n]):
                     continue
                 others = 0  # what n needs apart from g must not need g
                 for w in wanted - {g}:
@@ -83,7 +104,8 @@ def fuse(graph: Graph, before: Mapping[Node, set[Node]]) -> list[Step]:
 def _fusible(region: list[Node], n: Node, pinned: set[Node]) -> bool:
     first = region[0]
     return (first.op.is_elementwise and first not in pinned and bindings.user_kernel(first) is None
-            and same_shape(first.shape, n.shape) and _weight([*region, n]) <= MAX_WEIGHT and len(_reads([*region, n])) < MAX_POINTERS)
+            and same_shape(first.shape, n.shape) and _weight([*region, n]) <= MAX_WEIGHT
+            and len(_reads([*region, n])) < MAX_POINTERS)
 
 
 def _weight(region: list[Node]) -> int:

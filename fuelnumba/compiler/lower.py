@@ -42,7 +42,7 @@ class Builder:
         op = node.op
         is_direct = op.expr is not None or op.name == "cast" or op.kind == "leaf" or op.is_view
         if op.decompose is not None and not is_direct and not bindings.is_bound(node):
-            return op.decompose(self, node.inputs, **node.attributes)  # type: ignore[no-any-return]
+            return op.decompose(self, node.inputs, **node.attributes)
         return node
 
 
@@ -95,6 +95,13 @@ def storage_root(node: Node) -> Node:
             return node
 
 
+def view_base(node: Node) -> Node:
+    """The node that made the values this one shows."""
+    while node.op.is_view:
+        node = node.inputs[0]
+    return node
+
+
 def legalise(graph: Graph, layouts: Layouts) -> Graph:
     """Insert the copies that kernels need. Raises NoKernelError for a node nothing serves."""
 
@@ -142,9 +149,14 @@ def legalise(graph: Graph, layouts: Layouts) -> Graph:
         root = storage_root(o)
         donated = root.op is ir.INPUT and root in graph.inputs and graph.inputs.index(root) in graph.donated
         filling = o.op is not ir.FULL and layouts(o).is_contiguous and same_shape((layouts(root).size,), (layouts(o).size,))
-        owned = root.op not in (ir.INPUT, ir.CONSTANT, ir.FULL) or (donated and not o.op.is_view)
+        given = root.op in (ir.INPUT, ir.CONSTANT, ir.FULL)  # not to be handed out, unless donated
+        base = view_base(o)
+        if given and not donated and base.op.destroys is not None:
+            given, root = False, base  # the write will get a copy of its own to write into (order_writes)
+        owned = not given or (donated and same_shape(o.shape, root.shape))  # a donated array keeps its shape
         if not (filling and owned) or (root in taken and o not in outputs):
             o = ir.make(OPS["copy"], (o,), {"uid": ir.unique()}, o.where)
-        taken.add(storage_root(o))
+            root = o
+        taken.add(root)
         outputs.append(o)
     return Graph(graph.inputs, outputs, graph.name, graph.env, graph.donated)

@@ -29,7 +29,7 @@ from .codegen import Source
 
 FORMAT = b"fuelnumba-object-1\n"
 RENDERERS = ("compiler/flatten.py", "compiler/codegen.py", "compiler/numba_target.py", "kernels/half.py", "kernels/arith.py",
-             "kernels/vmath.py", "kernels/intrinsics.py", "core/scalar.py")
+             "kernels/vmath.py", "kernels/intrinsics.py", "core/scalar.py", "core/dtypes.py")
 
 
 @dataclass
@@ -46,6 +46,16 @@ stats = Stats()
 _functions: dict[str, int] = {}
 _lock = threading.RLock()
 _engine: Any = None
+
+
+def _after_fork() -> None:
+    """Whichever thread held the lock is not there in a forked child."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def folder() -> Path:
@@ -115,17 +125,21 @@ def _obtain(source: Source) -> int:
     start = time.perf_counter()
     found = _read(path)
     if found is None:
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        with FileLock(path.with_suffix(".lock")):
-            found = _read(path)  # another process may have made it while we waited
-            if found is None:
-                if path.exists():
-                    stats.replaced += 1
-                found = compile_object(source, path.with_suffix(".py"))
-                _write(path, *found)
-                stats.compiled += 1
-                stats.seconds += time.perf_counter() - start
-                return load_object(*found)
+        try:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            with FileLock(path.with_suffix(".lock")):
+                found = _read(path)  # another process may have made it while we waited
+                if found is None:
+                    if path.exists():
+                        stats.replaced += 1
+                    found = compile_object(source, path.with_suffix(".py"))
+                    _write(path, *found)
+                    stats.compiled += 1
+                    stats.seconds += time.perf_counter() - start
+                    return load_object(*found)
+        except OSError as err:
+            raise CacheError(f"cannot write to the cache folder {path.parent}: {err.strerror or err}",
+                             cure="make room there, or set FUELNUMBA_CACHE_DIR to another folder") from err
     stats.loaded += 1
     return load_object(*found)
 
@@ -141,8 +155,10 @@ def _read(path: Path) -> tuple[str, bytes] | None:
     try:
         header, code = data[len(FORMAT):].split(b"\n", 1)
         about = json.loads(header)
-        if hashlib.sha256(code).hexdigest() == about["sha256"] and len(code) == about["size"]:
-            return about["symbol"], code
+        symbol = str(about["symbol"])
+        if (hashlib.sha256(code).hexdigest() == about["sha256"] and len(code) == about["size"]
+                and symbol.encode() + b"\0" in code):  # the checksum is not that of the header
+            return symbol, code
     except (ValueError, KeyError, TypeError):
         pass
     return None

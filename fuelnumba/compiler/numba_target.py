@@ -9,12 +9,14 @@ from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
-from numba.core import config, types
+from numba.core import config as numba_config
+from numba.core import types
 from numba.core.ccallback import CFunc
 from numba.core.registry import CPUTarget
 
 from ..kernels import intrinsics
 
+config: Any = numba_config
 ENTRY = types.void(types.CPointer(types.int64), types.int64, types.int64)
 
 
@@ -53,6 +55,6 @@ def namespace() -> dict[str, Any]:
 
 def compile_entry(fn: Callable[..., Any]) -> tuple[str, bytes]:
     """(symbol, object code) of a flat kernel function `fn(args, lo, hi)`."""
-    made = _kernel_class()(fn, (ENTRY.args, ENTRY.return_type), {}, {"error_model": "numpy", "fastmath": {"contract"}})
+    made: Any = _kernel_class()(fn, (ENTRY.args, ENTRY.return_type), {}, {"error_model": "numpy", "fastmath": {"contract"}})
     made.compile()
     return made.native_name, made._library._get_compiled_object()

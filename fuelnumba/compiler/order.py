@@ -28,7 +28,7 @@ def order_writes(graph: Graph) -> tuple[Graph, dict[Node, set[Node]]]:
             target = w.inputs[w.op.destroys or 0]
             reading = {r for alias in _aliases(target, readers) for r in readers.get(alias, ())
                        if r is not w and not r.op.is_view}
-            overlap = [k for k, i in enumerate(w.inputs) if i is not target and storage_root(i) is storage_root(target)]
+            overlap = [k for k, i in enumerate(w.inputs) if k != w.op.destroys and storage_root(i) is storage_root(target)]
             if not _writable(storage_root(target), graph):
                 rewritten = _with_copy(graph, w, w.op.destroys or 0)
             elif overlap:  # the source is read from the buffer that is written

@@ -8,11 +8,15 @@ broadcasting means).
 
 from __future__ import annotations
 
+import operator
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any, Union
+
+import numpy as np
 
 Extent = Union[int, "Dim"]
 Monomial = tuple[Any, ...]  # sorted atoms, repeated for powers; an atom is a symbol's name or an opaque (op, a, b)
@@ -90,7 +94,7 @@ class Dim:
     def __add__(self, other: Any) -> Extent:
         o = _terms(other)
         if o is None:
-            return NotImplemented
+            return self._pinned(operator.add, other)
         out = dict(self.terms)
         for m, c in o.items():
             out[m] = out.get(m, 0) + c
@@ -102,15 +106,17 @@ class Dim:
         return _simplify({m: -c for m, c in self.terms.items()})
 
     def __sub__(self, other: Any) -> Extent:
-        return self + (-other) if isinstance(other, (int, Dim)) else NotImplemented
+        o = _extent(other)
+        return self + (-o) if o is not None else self._pinned(operator.sub, other)
 
     def __rsub__(self, other: Any) -> Extent:
-        return -self + other if isinstance(other, (int, Dim)) else NotImplemented
+        o = _extent(other)
+        return -self + o if o is not None else self._pinned(operator.sub, other, True)
 
     def __mul__(self, other: Any) -> Extent:
         o = _terms(other)
         if o is None:
-            return NotImplemented
+            return self._pinned(operator.mul, other)
         out: dict[Monomial, int] = {}
         for m1, c1 in self.terms.items():
             for m2, c2 in o.items():
@@ -121,45 +127,49 @@ class Dim:
     __rmul__ = __mul__
 
     def __floordiv__(self, other: Any) -> Extent:
-        exact = divide_exact(self, other)
-        return exact if exact is not None else _opaque("//", self, other)
+        o = _extent(other)
+        return _quotient(self, o) if o is not None else self._pinned(operator.floordiv, other)
 
     def __rfloordiv__(self, other: Any) -> Extent:
-        return _opaque("//", other, self)
+        o = _extent(other)
+        return _quotient(o, self) if o is not None else self._pinned(operator.floordiv, other, True)
 
     def __mod__(self, other: Any) -> Extent:
-        return 0 if divide_exact(self, other) is not None else _opaque("%", self, other)
+        o = _extent(other)
+        return _remainder(self, o) if o is not None else self._pinned(operator.mod, other)
 
     def __rmod__(self, other: Any) -> Extent:
-        return _opaque("%", other, self)
+        o = _extent(other)
+        return _remainder(o, self) if o is not None else self._pinned(operator.mod, other, True)
 
     # -- comparison: algebra first, then the hints of the trace
     def __hash__(self) -> int:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, Dim):
-            if self.terms == other.terms:
-                return True
-        elif not isinstance(other, int):
-            return NotImplemented
-        return _decide_equal(self, other)
+        if isinstance(other, Dim) and self.terms == other.terms:
+            return True
+        return self._compared(_decide_equal, operator.eq, other)
 
     def __ne__(self, other: object) -> bool:
         result = self.__eq__(other)
         return result if result is NotImplemented else not result
 
     def __lt__(self, other: Any) -> bool:
-        return _less(self, other)
+        return self._compared(_less, operator.lt, other)
 
     def __gt__(self, other: Any) -> bool:
-        return _less(other, self)
+        return self._compared(lambda a, b: _less(b, a), operator.gt, other)
 
     def __le__(self, other: Any) -> bool:
-        return not _less(other, self)
+        return self._compared(lambda a, b: not _less(b, a), operator.le, other)
 
     def __ge__(self, other: Any) -> bool:
-        return not _less(self, other)
+        return self._compared(lambda a, b: not _less(a, b), operator.ge, other)
+
+    def _compared(self, decide: Callable[[Any, Any], bool], fn: Callable[[Any, Any], Any], other: Any) -> Any:
+        o = _extent(other)
+        return decide(self, o) if o is not None else self._pinned(fn, other)
 
     def __bool__(self) -> bool:
         return self != 0
@@ -179,34 +189,72 @@ class Dim:
         return float(self.__index__())
 
     # what has no polynomial pins the length
+    def _pinned(self, fn: Callable[[Any, Any], Any], other: Any, reflected: bool = False) -> Any:
+        """An operator with a number that makes no polynomial. Other things (arrays, traced values) have their own say."""
+        if not isinstance(other, (Real, Dim)):
+            return NotImplemented
+        return fn(other, int(self)) if reflected else fn(int(self), other)
+
     def __truediv__(self, other: Any) -> Any:
-        return int(self) / other
+        return self._pinned(operator.truediv, other)
 
     def __rtruediv__(self, other: Any) -> Any:
-        return other / int(self)
+        return self._pinned(operator.truediv, other, True)
 
     def __pow__(self, other: Any) -> Any:
         if isinstance(other, int) and 0 <= other <= 4:
             return product([self] * other)
-        return int(self) ** other
+        return self._pinned(operator.pow, other)
 
     def __rpow__(self, other: Any) -> Any:
-        return other ** int(self)
+        return self._pinned(operator.pow, other, True)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """`np.sqrt(n)`, `np.int64(2) * n`, `np.arange(3) * n`."""
+        if not all(isinstance(x, (Dim, Real, np.generic, np.ndarray)) for x in inputs):
+            return NotImplemented  # a traced value takes part
+        inputs = tuple(x[()] if isinstance(x, np.ndarray) and not x.ndim else x for x in inputs)
+        polynomial = _POLYNOMIAL.get(ufunc)
+        extents = [_extent(x) for x in inputs]
+        if polynomial is not None and method == "__call__" and all(x is not None for x in extents):
+            return polynomial(*extents)
+        return getattr(ufunc, method)(*(int(x) if isinstance(x, Dim) else x for x in inputs), **kwargs)
 
     def __repr__(self) -> str:
         parts = []
         for m, c in sorted(self.terms.items(), key=lambda t: (-len(t[0]), [_atom_key(a) for a in t[0]])):
-            factors = [a if isinstance(a, str) else f"({a[1]} {a[0]} {a[2]})" for a in m]
+            factors = [a if isinstance(a, str) else f"({_operand(a[1], False)} {a[0]} {_operand(a[2], True)})" for a in m]
             if c != 1 or not factors:
                 factors.insert(0, str(c))
             parts.append("*".join(factors))
         return " + ".join(parts).replace("+ -", "- ")
 
 
+_POLYNOMIAL: dict[np.ufunc, Callable[[Any, Any], Any]] = {
+    np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul, np.floor_divide: operator.floordiv,
+    np.remainder: operator.mod, np.equal: operator.eq, np.not_equal: operator.ne, np.less: operator.lt,
+    np.less_equal: operator.le, np.greater: operator.gt, np.greater_equal: operator.ge}
+
+
+def _operand(x: Extent, right: bool) -> str:
+    """Text of an operand of // or %: a sum in parentheses, on the right side a product too."""
+    if isinstance(x, Dim):
+        (m, c), *more = x.terms.items()
+        return f"({x})" if more or (right and (c != 1 or len(m) > 1)) else str(x)
+    return str(x)
+
+
 def _terms(x: Any) -> dict[Monomial, int] | None:
     if isinstance(x, Dim):
         return x.terms
-    return {(): int(x)} if isinstance(x, int) or hasattr(x, "__index__") else None
+    return {(): int(x)} if isinstance(x, (int, Integral)) else None
+
+
+def _extent(x: Any) -> Extent | None:
+    """A length or an integer of any type, as an Extent; None for everything else."""
+    if isinstance(x, (int, Dim)):
+        return x
+    return int(x) if isinstance(x, Integral) else None
 
 
 def _simplify(terms: dict[Monomial, int]) -> Extent:
@@ -218,9 +266,18 @@ def _simplify(terms: dict[Monomial, int]) -> Extent:
     return Dim(terms)
 
 
+def _quotient(a: Extent, b: Extent) -> Extent:
+    exact = divide_exact(a, b)
+    return exact if exact is not None else _opaque("//", a, b)
+
+
+def _remainder(a: Extent, b: Extent) -> Extent:
+    return 0 if divide_exact(a, b) is not None else _opaque("%", a, b)
+
+
 def _opaque(op: str, a: Any, b: Any) -> Extent:
     if isinstance(b, int) and b == 0:
-        raise ZeroDivisionError(f"{a} {op} 0")
+        raise ZeroDivisionError(f"{_operand(a, False)} {op} 0")
     return Dim({((op, a, b),): 1})
 
 
@@ -228,6 +285,8 @@ def divide_exact(a: Extent, b: Extent) -> Extent | None:
     """a / b when it is exact for every value of the symbols (division by a single term), else None."""
     if isinstance(a, int) and isinstance(b, int):
         return a // b if b and a % b == 0 else None
+    if isinstance(a, int):
+        return 0 if a == 0 else None
     if same(a, b):
         return 1
     bt = _terms(b)
@@ -261,20 +320,27 @@ def same_shape(a: Iterable[Extent], b: Iterable[Extent]) -> bool:
 
 def lower_bound(x: Extent) -> int | None:
     """A value `x` cannot fall below, or None: symbols are >= 2, so a polynomial with no negative terms has one."""
-    if isinstance(x, int):
+    if not isinstance(x, Dim):
         return x
     total = 0
     for m, c in x.terms.items():
-        if not m:
-            total += c
-        elif c < 0:
-            return None
-        else:
-            low = c
-            for atom in m:
-                low *= MIN_SYMBOL if isinstance(atom, str) else 0
-            total += low
+        low = c
+        for atom in m:
+            least = MIN_SYMBOL if isinstance(atom, str) else _lower_bound_of_division(*atom)
+            if c < 0 or least is None or least < 0:
+                return None
+            low *= least
+        total += low
     return total
+
+
+def _lower_bound_of_division(op: str, a: Extent, b: Extent) -> int | None:
+    divisor, low = lower_bound(b), lower_bound(a)
+    if divisor is None or divisor <= 0:
+        return None
+    if op == "%":
+        return 0
+    return None if low is None or low < 0 else low // b if isinstance(b, int) else 0
 
 
 def _decide_equal(a: Extent, b: Extent) -> bool:

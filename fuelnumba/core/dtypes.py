@@ -1,4 +1,4 @@
-"""Element types: the thirteen dtypes, how each is stored, what it is computed in, and how two of them promote."""
+"""Element types: the dtypes, how each is stored, what it is computed in, and how two of them promote."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def dtype_of(spec: Any) -> DType:
         return {bool: bool_, int: i64, float: f64}[spec]
     try:
         known = _BY_NUMPY.get(np.dtype(spec))
-    except TypeError:
+    except (TypeError, ValueError, SyntaxError):  # NumPy reads some strings as Python
         known = None
     if known is None:
         raise DTypeError(f"{spec!r} is not a dtype of fuelnumba", cure="use one of " + ", ".join(BY_NAME))

@@ -46,6 +46,7 @@ class Node:
     dtype: DType
     where: Location | None
     id: int
+    _key: Any
 
     def attr(self, name: str) -> Any:
         for k, v in self.attrs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import math
 from typing import Any
 
 from . import ir
@@ -69,7 +70,8 @@ def _symbol_sources(graph: Graph, names: dict[Node, str]) -> dict[str, str]:
 def _call(n: Node, names: dict[Node, str]) -> str:
     if n.op is ir.FULL:
         value = n.attr("value")
-        shown = f"float({str(value)!r})" if isinstance(value, float) and (value != value or abs(value) == float("inf")) else repr(value)
+        finite = not isinstance(value, float) or math.isfinite(value)
+        shown = repr(value) if finite else f"float({str(value)!r})"
         return f"ops.full({shown}, {_value(n.shape)}, {n.dtype.name!r})"
     if n.op is ir.EMPTY:
         return f"ops.full(0, {_value(n.shape)}, {n.dtype.name!r})"

@@ -6,6 +6,7 @@ alike. Nothing here calls a runtime library, so the object code of a kernel load
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -178,7 +179,7 @@ def _binary(name: str, integer: str, floating: str | None, flags: tuple[str, ...
         _need(a == b and (_is_int(a) or (floating is not None and a in FLOATS)), name, a, b)
 
         def codegen(context, builder, sig, args):
-            if a in FLOATS:
+            if floating is not None and a in FLOATS:
                 return getattr(builder, floating)(*args, flags=flags)
             return getattr(builder, integer)(*args)
 
@@ -212,7 +213,7 @@ def rfma(typingctx, a, b, acc):
     return a(a, b, acc), codegen
 
 
-def _saturate(name: str, result: types.Integer) -> Callable:
+def _saturate(name: str, result: Any) -> Callable:
     """Clamps by hand: `llvm.fptosi.sat` says the same, but its cost keeps most widths from vectorising."""
     bits, signed = result.bitwidth, result.signed
     low, over = (-2.0 ** (bits - 1), 2.0 ** (bits - 1)) if signed else (0.0, 2.0 ** bits)
@@ -339,7 +340,7 @@ def f64_arg(typingctx, args, k):
     _need(args == types.CPointer(types.int64) and _is_int(k), "f64_arg", args, k)
 
     def codegen(context, builder, sig, values):
-        return builder.bitcast(builder.load(_slot(context, builder, *values, sig.args[1])), ir.DoubleType())
+        return builder.bitcast(builder.load(_slot(context, builder, values[0], values[1], sig.args[1])), ir.DoubleType())
 
     return types.float64(args, k), codegen
 
@@ -389,7 +390,7 @@ def load_in(typingctx, p, i):
     _need(isinstance(p, types.CPointer) and _is_int(i), "load_in", p, i)
 
     def codegen(context, builder, sig, args):
-        load = builder.load(_slot(context, builder, *args, sig.args[1]))
+        load = builder.load(_slot(context, builder, args[0], args[1], sig.args[1]))
         load.set_metadata("noalias", builder.module.add_metadata(_scopes(builder)))
         return load
 
@@ -402,7 +403,7 @@ def store_out(typingctx, p, i, v):
     _need(isinstance(p, types.CPointer) and _is_int(i) and v == p.dtype, "store_out", p, i, v)
 
     def codegen(context, builder, sig, args):
-        store = builder.store(args[2], _slot(context, builder, *args[:2], sig.args[1]))
+        store = builder.store(args[2], _slot(context, builder, args[0], args[1], sig.args[1]))
         store.set_metadata("alias.scope", builder.module.add_metadata(_scopes(builder)))
         return context.get_dummy_value()
 
@@ -421,7 +422,7 @@ def store_nth(typingctx, p, i, v, k):
     def codegen(context, builder, sig, args):
         scopes = _scopes(builder)
         own = scopes.pop(number)
-        store = builder.store(args[2], _slot(context, builder, *args[:2], sig.args[1]))
+        store = builder.store(args[2], _slot(context, builder, args[0], args[1], sig.args[1]))
         store.set_metadata("alias.scope", builder.module.add_metadata([own]))
         store.set_metadata("noalias", builder.module.add_metadata(scopes))
         return context.get_dummy_value()
@@ -456,7 +457,7 @@ def _integer(name: str, build: Callable) -> Callable:
     return intrinsic(define)
 
 
-def _divide(builder: ir.IRBuilder, t: types.Integer, a: ir.Value, b: ir.Value):
+def _divide(builder: ir.IRBuilder, t: Any, a: ir.Value, b: ir.Value):
     """(divisor is zero, floored quotient, floored remainder); the processor traps on x / 0 and least / -1, so these
     divide by 1 instead, which is right for the second."""
     const = a.type
@@ -563,7 +564,7 @@ def _advance(name: str, of: types.Type) -> Callable:
         _need(p == pointer and _is_int(i), name, p, i)
 
         def codegen(context, builder, sig, args):
-            return _slot(context, builder, *args, sig.args[1])
+            return _slot(context, builder, args[0], args[1], sig.args[1])
 
         return pointer(p, i), codegen
 

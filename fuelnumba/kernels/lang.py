@@ -204,7 +204,7 @@ def _saturate(x: Any, to: type) -> Any:
     info = np.iinfo(to)
     x = np.asarray(x, np.float64)
     low, high = x <= info.min, x >= info.max
-    inside = np.where(low | high | np.isnan(x), 0.0, x).astype(to)
+    inside: Any = np.where(low | high | np.isnan(x), 0.0, x).astype(to)
     return np.where(low, to(info.min), np.where(high, to(info.max), inside))[()]
 
 

@@ -14,7 +14,7 @@ from ..core.dims import Extent, same
 from ..core.errors import DTypeError, ShapeError
 from ..core.layout import Shape, collapse
 from ..core.ops import CPU, Aval, Launch, Operand, fmt, op
-from .generic import T, load, store
+from .generic import T, Word, load, store
 from .lang import maximum, minimum, rfma, wrap_add, wrap_mul
 
 PANEL_M = 512  # rows of a work item of a product; panels depend on shapes only, so results do not depend on threads
@@ -43,7 +43,8 @@ def _in_f32(build: Any, inputs: Any) -> Any:
 
 def _samples() -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
     r = np.random.default_rng(0)
-    sizes = [((3, 4), (4, 5)), ((1, 7), (7, 33)), ((2, 3, 5), (2, 5, 4)), ((2, 0), (0, 3)), ((1, 1), (1, 1)), ((17, 65), (65, 31))]
+    sizes = [((3, 4), (4, 5)), ((1, 7), (7, 33)), ((2, 3, 5), (2, 5, 4)), ((2, 0), (0, 3)), ((1, 1), (1, 1)),
+             ((17, 65), (65, 31))]
     return [((r.integers(-4, 5, a).astype(float), r.integers(-4, 5, b).astype(float)), {}) for a, b in sizes]
 
 
@@ -172,7 +173,8 @@ def _launch_loops(inputs: Sequence[Operand], outputs: Sequence[Operand], attrs: 
 # ------------------------------------------------------------------------------------------------ kernels
 # Tried in this order: the first that accepts the operands is used.
 @matmul.kernel(CPU, (dt.f32, dt.f64), launch=_launch_gemv(-1, GEMV_ROWS), strided=True, accepts=_accepts_gemv_rows)
-def gemv_rows(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: int, b_s1: int, n: int, k: int, ld: int, lo, hi):
+def gemv_rows(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: int, b_s1: int, n: int, k: int, ld: int,
+              BLOCK: int, lo, hi):
     """out[j] = sum of a * row j of b's transpose: four rows at a time, each read once."""
     blocks = (n + BLOCK - 1) // BLOCK
     for item in range(lo, hi):
@@ -213,7 +215,8 @@ def gemv_rows(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: i
 
 
 @matmul.kernel(CPU, (dt.f32, dt.f64), launch=_launch_gemv(-2, GEMV_COLUMNS), strided=True, accepts=_accepts_gemv_columns)
-def gemv_columns(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: int, b_s1: int, n: int, k: int, ld: int, lo, hi):
+def gemv_columns(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: int, b_s1: int, n: int, k: int, ld: int,
+                 BLOCK: int, lo, hi):
     """out = sum over i of a[i] * row i of b, for blocks of neighbouring columns; four rows of b at a time."""
     blocks = (n + BLOCK - 1) // BLOCK
     for item in range(lo, hi):
@@ -251,8 +254,8 @@ def gemv_columns(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0
 
 
 @matmul.kernel(CPU, (dt.f32, dt.f64), launch=_launch_gemm, strided=True, accepts=_accepts_gemm, blas=True)
-def gemm_panels(a, b, out, gemm: int, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: int, b_s1: int, m: int, n: int, k: int,
-                lda: int, ldb: int, pn: int, lo, hi):
+def gemm_panels(a, b, out, gemm: int, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: int, b_s1: int, m: int, n: int,
+                k: int, lda: int, ldb: int, pn: int, PM: int, TA: bool, TB: bool, call: Word, at: Word, lo, hi):
     """One BLAS call per panel of the result. BLAS is column-major: it is asked for out.T = b.T @ a.T."""
     across = (n + pn - 1) // pn
     down = (m + PM - 1) // PM

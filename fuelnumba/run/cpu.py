@@ -281,7 +281,7 @@ def num_threads() -> int:
 def set_num_threads(n: int) -> None:
     """How many threads kernels may use, the caller's included. Results do not depend on it."""
     global _pool
-    if not isinstance(n, int) or n < 1:
+    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
         raise ValueError(f"the number of threads must be a positive int, not {n!r}")
     with _pool_lock:
         before, _pool = _pool, Pool(n)
@@ -290,10 +290,11 @@ def set_num_threads(n: int) -> None:
 
 
 def _after_fork() -> None:
-    """A forked child has none of its parent's threads."""
+    """A forked child has none of its parent's threads: none of ours, and none inside a call."""
     global _pool, _pool_lock
     _pool_lock = threading.Lock()
     _pool = Pool(_pool.threads) if _pool is not None else None
+    single_threaded_blas.leave_all()
 
 
 if hasattr(os, "register_at_fork"):
@@ -332,8 +333,18 @@ class SingleThreadedBlas:
         with self.lock:
             self.inside -= 1
             if self.inside == 0:
-                for c, n in zip(self.libraries or (), self.before):
-                    c.set_num_threads(n)
+                self._restore()
+
+    def _restore(self) -> None:
+        for c, n in zip(self.libraries or (), self.before):
+            c.set_num_threads(n)
+
+    def leave_all(self) -> None:
+        """In a forked child: the threads that were inside are not there."""
+        self.lock = threading.Lock()
+        if self.inside:
+            self.inside = 0
+            self._restore()
 
 
 single_threaded_blas = SingleThreadedBlas()

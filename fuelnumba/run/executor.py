@@ -56,10 +56,10 @@ class Frame:
             self.blocks[at] = status
         self.table = np.array(instance.rows, np.int64).reshape(-1, cpu.ROW)
         self.table[:, 1] = self.table[:, 1] * 8 + block
-        self.base_view = memoryview(self.bases)
-        self.float_view = memoryview(self.scalars)
-        self.int_view = memoryview(self.scalars.view(np.int64))
-        self.status_view = memoryview(self.status)
+        self.base_view = self.bases.data
+        self.float_view = self.scalars.data
+        self.int_view = self.scalars.view(np.int64).data
+        self.status_view = self.status.data
         self.scalar_address = self.scalars.ctypes.data
         start = self.table.ctypes.data
         self.segments = [(start + s.first * 8 * cpu.ROW, s.rows, s.meetings, s.together, s.user) for s in instance.segments]
@@ -224,7 +224,7 @@ class Instance:
         for sid, offset, shape, strides, dtype in self.user_arrays[id(step)]:
             bits = np.dtype(f"u{dtype.itemsize}") if dtype.name in ("f16", "bf16") or dtype.is_storage_only else dtype.numpy
             size = max(int(np.prod(shape)), 1) * dtype.itemsize
-            raw = (ctypes.c_char * size).from_address(int(frame.bases[sid]) + offset)
+            raw: Any = (ctypes.c_char * size).from_address(int(frame.bases[sid]) + offset)
             arrays.append(np.ndarray(shape, bits, raw, 0, tuple(s * dtype.itemsize for s in strides)))
         assert step.user is not None
         step.user.fn(*arrays, *step.args)

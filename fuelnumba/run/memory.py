@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -86,4 +87,5 @@ class Recycler:
     def put(self, pair: tuple[np.ndarray[Any, Any], int]) -> None:
         self.buffers.append(pair)
         if len(self.buffers) > self.KEEP:
-            self.buffers.pop(0)
+            with suppress(IndexError):  # takers in other threads may have emptied it since
+                self.buffers.pop(0)

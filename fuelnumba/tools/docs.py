@@ -63,7 +63,8 @@ def weak_table() -> str:
 def domain_table() -> str:
     """What ops ask of their dtype, after the operands met."""
     words = {"any": "computes in every dtype but the 8-bit floats", "number": "bool is refused", "float": "the floats",
-             "int": "floats and bool are refused", "bits": "floats are refused", "mixed": "every dtype, each operand keeps its own",
+             "int": "floats and bool are refused", "bits": "floats are refused",
+             "mixed": "every dtype, each operand keeps its own",
              "truth": "bool", "division": "the floats", "sum": "the floats and i64"}
     lines = ["| domain | computes in | what becomes what | ops |", "| --- | --- | --- | --- |"]
     for domain in DOMAINS:

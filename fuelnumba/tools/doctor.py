@@ -8,9 +8,10 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..core.errors import CacheError, FuelError
 
@@ -37,7 +38,7 @@ def examine() -> Iterator[Finding]:
     """Everything that was looked at, as it is looked at."""
     yield Finding("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
     for package in ("numpy", "numba", "llvmlite", "scipy"):
-        yield _examined(package, lambda package=package: ("ok", metadata.version(package)))  # type: ignore[misc]
+        yield _examined(package, partial(_version, package))
     yield _examined("processor", _processor)
     yield _examined("threads", _threads)
     yield _examined("blas", _blas)
@@ -54,6 +55,10 @@ def _examined(what: str, look: Callable[[], tuple[str, str]]) -> Finding:
         return Finding(what, "broken", f"{err.what}: {err.cure}" if err.cure else err.what)
     except Exception as err:  # the doctor reports whatever is wrong
         return Finding(what, "broken", f"{type(err).__name__}: {' '.join(str(err).split())}")
+
+
+def _version(package: str) -> tuple[str, str]:
+    return "ok", metadata.version(package)
 
 
 def _processor() -> tuple[str, str]:
@@ -114,7 +119,7 @@ def _self_check() -> tuple[str, str]:
     salt = time.time_ns() % 8191 + 2  # a chain that was not compiled in this process before
     steps = [bool(salt >> k & 1) for k in range(13)]
 
-    def chain(x):  # type: ignore[no-untyped-def]
+    def chain(x: Any) -> Any:
         for step in steps:
             x = x + 0.5 if step else x * 0.5
         return np.tanh(x)

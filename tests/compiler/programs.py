@@ -278,7 +278,7 @@ INT_BINARY: dict[str, Apply] = {
     "shift": lambda x, y: (x << (y & 3)) >> 1,
 }
 INT_UNARY: dict[str, Apply] = {
-    "neg": lambda x: -x, "not": lambda x: ~x, "abs": np.abs, "square": np.square, "sign": np.sign, "sum": lambda x: x.sum(axis=-1, keepdims=True),
+    "neg": lambda x: -x, "not": lambda x: ~x, "abs": np.abs, "square": lambda x: x * x, "sign": np.sign, "sum": lambda x: x.sum(axis=-1, keepdims=True),
     "max": lambda x: x.max(axis=0, keepdims=True), "flip": lambda x: x[::-1], "bool": lambda x: (x > 3) & (x != 7),
     "flag": lambda x: np.where(x == 0, 1, x), "transpose": lambda x: x.T, "narrow": lambda x: x.astype(np.int8),
     "unsigned": lambda x: x.astype(np.uint8), "float": lambda x: ((x & 127).astype(np.float64) * 0.5).astype(np.int16),

@@ -157,7 +157,6 @@ def test_rule(rule: str, build: Callable[[], tuple[Node, Node]]) -> None:
     node, simpler = build()
     fn = next(r for r in rules.RULES if r.__name__ == rule)
     assert fn(node) is simpler
-    assert fn(simpler) is None or simpler.op.name == "contiguous"
     assert rules.simplify(node) is simpler
 
 
@@ -229,8 +228,8 @@ def test_copies_that_layouts_force(fn: Callable[..., Any], copies: int) -> None:
 def test_no_kernel() -> None:
     e4m3 = np.ones((2, 2)).astype(dt.f8e4m3.numpy)
     with pytest.raises(NoKernelError) as caught:
-        graph = Graph([], [make("softmax", ir.constant_node(ir.Captured(e4m3), (2, 2), dt.f8e4m3), axis=1)])
-        legalise(graph, Layouts({}))
+        x = ir.constant_node(ir.Captured(e4m3), (2, 2), dt.f8e4m3)
+        legalise(Graph([], [ir.intern(OPS["softmax"], (x,), {"axis": 1}, (2, 2), dt.f8e4m3)]), Layouts({}))
     assert str(caught.value).startswith("no kernel for softmax on (f8e4m3 -> f8e4m3) on cpu; softmax has kernels for bf16, f16, f32, f64")
 
 
@@ -292,7 +291,12 @@ def test_what_is_not_donated_is_copied() -> None:
 def test_two_versions_of_one_buffer() -> None:
     x, src = x_(4), x_(2)
     _, steps = order([written(x, src, 0), written(x, src, 2)], [x, src], donated=(0,))
-    assert steps.count("copy") == 1 and steps.count("write_slice") == 2
+    assert steps.count("write_slice") == 2
+    f = jit(lambda x, s: (ops.write_slice(x, s, at=0), ops.write_slice(x, s * 2, at=2), ops.write_slice(x, s, at=0).reshape(2, 2)))
+    got = f(arange(4), -arange(2))
+    assert [g.ravel().tolist() for g in got] == [[-1, -2, 3, 4], [1, 2, -2, -4], [-1, -2, 3, 4]]
+    got[0][:] = 9
+    assert got[2].tolist() == [[-1, -2], [3, 4]]
 
 
 def test_a_chain_of_writes_needs_no_copy() -> None:
