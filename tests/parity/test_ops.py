@@ -186,12 +186,9 @@ def test_clamp(dtype: str, bounds: tuple[Any, Any]) -> None:
     agree(ops.clamp(x, *bounds), np.clip(wide(x), *bounds), dtype)
 
 
-@pytest.mark.parametrize("dtype", NUMBERS)
-@pytest.mark.parametrize("n", [0, 1, 2, 3, 5, -1])
-def test_powi(dtype: str, n: int) -> None:
+@pytest.mark.parametrize("dtype, n", [(d, n) for d in NUMBERS for n in (0, 1, 2, 3, 5, -1) if n >= 0 or d not in INTS])
+def test_powi(dtype: str, n: int) -> None:  # the reciprocal of integers is a float's
     x, = unary(dtype)
-    if n < 0 and dtype in INTS:
-        pytest.skip("the reciprocal of integers is a float's")
     # each multiplication rounds once, and halves are rounded after each
     slack = {"f16": {"rtol": 4e-3, "atol": 2e-7}, "bf16": {"rtol": 3e-2}, "f32": {"rtol": 1e-6, "atol": 1e-43}}.get(dtype, {})
     agree(ops.powi(x, n), np.power(wide(x), n), dtype, **slack)
@@ -255,7 +252,7 @@ def test_cast(source: str, target: str) -> None:
         expected = x.astype(np.float64).astype(of)  # rounded once, from the exact integer
         if source == "i64":
             expected = x.astype(np.longdouble).astype(np.float64).astype(of)
-    elif "f8e8m0" in (source, target) and target in EIGHT_BIT:
+    elif source in EIGHT_BIT and target in EIGHT_BIT and "f8e8m0" in (source, target):
         expected = x.astype(np.float32).astype(of)  # ml_dtypes has no direct way; f32 holds every value of the source
     elif target == "f8e8m0" and source == "f64":
         expected = np.where(x > 0, np.maximum(x, 2.0**-140), x).astype(of)  # ml_dtypes loses what f32 cannot hold
