@@ -541,6 +541,15 @@ def test_python_numbers_do_not_compile_again_and_do_not_widen() -> None:
     assert f(x, True).dtype == np.int16
 
 
+def test_python_ints_that_do_not_fit() -> None:
+    f = jit(lambda x, s: x * s)
+    assert f(np.ones(2, F32), 2**62)[0] == 2.0**62
+    for s in (2**63, -(2**70)):
+        assert message(lambda s=s: f(np.ones(2, F32), s), errors.ArgumentError) == (
+            f"the Python int {s} does not fit i64\n   = pass a float")
+    assert f(np.ones(2, F32), 3)[0] == 3
+
+
 def test_other_dtypes_ranks_and_layouts_compile_again() -> None:
     f = jit(lambda x: x + 1)
     f(arange(2, 3))

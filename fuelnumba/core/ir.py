@@ -126,7 +126,8 @@ def constant_node(captured: Captured, shape: Shape, dtype: DType, where: Locatio
 
 
 def full_node(value: Any, shape: Shape, dtype: DType, where: Location | None = None) -> Node:
-    return intern(FULL, (), {"value": value}, shape, dtype, where)
+    """A scalar repeated to a shape. It is one node wherever it is written, in whatever function, and so keeps no line."""
+    return intern(FULL, (), {"value": value}, shape, dtype)
 
 
 def empty_node(shape: Shape, dtype: DType, where: Location | None = None) -> Node:

@@ -17,7 +17,7 @@ from ..compiler import modcache
 from ..compiler.codegen import SLOTS
 from ..compiler.plan import LaunchStep, Plan, Pointer, Storage
 from ..core.dims import evaluate
-from ..core.errors import FuelIndexError
+from ..core.errors import ArgumentError, FuelIndexError
 from . import cpu
 from .memory import Recycler, address, aligned_bytes, arrange
 
@@ -213,7 +213,10 @@ class Instance:
         if kind == "f":
             frame.float_view[slot] = value
         elif kind == "i":
-            frame.int_view[slot] = value
+            try:
+                frame.int_view[slot] = value
+            except ValueError:
+                raise ArgumentError(f"the Python int {value} does not fit i64", cure="pass a float") from None
         else:
             frame.int_view[slot] = int(value)
         return frame.scalar_address + 8 * slot

@@ -60,6 +60,6 @@ def scale(x, k):
     v0 = ops.cast(k, dtype='f32')          # f32[]   test_printer.py:{line}
     v1 = ops.broadcast_to(v0, shape=(3,))  # f32[3]   test_printer.py:{line}
     v2 = ops.multiply(x, v1)               # f32[3]   test_printer.py:{line}
-    v3 = ops.full(1.0, (3,), 'f32')        # f32[3]   test_printer.py:{line}
+    v3 = ops.full(1.0, (3,), 'f32')        # f32[3]
     v4 = ops.add(v2, v3)                   # f32[3]   test_printer.py:{line}
     return v4"""
