@@ -186,7 +186,7 @@ class Jitted(Generic[P, R]):
             except TypeError:
                 raise ArgumentError(f"{self.name}(): the static argument {name} of type {type(value).__name__} is not hashable",
                                     cure="pass a tuple or a frozen dataclass") from None
-            static.append((name, type(value), value))
+            static.append((name, (type(value), ir.freeze_value(value)), value))  # 0.0 and -0.0, (1,) and (1.0,) differ
         return tuple(bound.arguments.values()), tuple(static)
 
     def _parameters(self) -> list[str]:

@@ -946,3 +946,18 @@ def test_an_exception_of_the_users() -> None:
 def test_a_result_that_is_no_array() -> None:
     text = message(lambda: jit(lambda x: "text")(arange(2)), errors.ArgumentError)
     assert text == "<lambda>() returned 'text', which does not depend on its arguments as an array\n   = return an array, or compute this outside"
+
+
+@pytest.mark.parametrize("first, second", [(0.0, -0.0), ((1,), (1.0,)), ((1,), (True,)), ((0.0, 2), (-0.0, 2))])
+def test_equal_static_values_that_are_not_the_same(first: Any, second: Any) -> None:
+    """Python's == takes them for one; what is computed differs."""
+    @jit(static_argnames="k")
+    def scaled(x: Any, k: Any) -> Any:
+        return x * (k[0] if isinstance(k, tuple) else k)
+
+    x = np.array([2, 3], np.int32)
+    for k in (first, second, first):
+        got, expected = scaled(x, k), scaled.__wrapped__(x, k)
+        np.testing.assert_array_equal(got, expected)
+        assert got.dtype == expected.dtype
+        np.testing.assert_array_equal(np.signbit(got), np.signbit(expected))

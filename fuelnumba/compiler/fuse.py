@@ -11,6 +11,7 @@ from ..core import ir, scalar
 from ..core.dims import same_shape
 from ..core.ir import Graph, Node
 from . import bindings
+from .lower import view_base
 
 MAX_WEIGHT, MAX_POINTERS = 500, 24  # past these, compile time and registers cost more than a pass over memory
 
@@ -95,7 +96,7 @@ def fuse(graph: Graph, before: Mapping[Node, set[Node]]) -> list[Step]:
             _merge_into(home, n, group, members, needs, pinned)
     steps = {g: Step(m) for g, m in members.items()}
     users = _readers(nodes)
-    roots = {_base(o) for o in graph.outputs}
+    roots = {view_base(o) for o in graph.outputs}
     for g, s in steps.items():
         s.outputs = [n for n in s.nodes if n in roots or any(group[u] != g for u in users.get(n, ()))]
     return _ordered(steps, group, before)
@@ -119,7 +120,7 @@ def _reads(nodes: list[Node]) -> set[Node]:
 
 def _reads_view_of(region: list[Node], nodes: list[Node]) -> bool:
     """Whether a node reads what the region makes through a view: elements that other iterations of its loop make."""
-    return not set(region).isdisjoint(_base(i) for n in nodes for i in n.inputs if i.op.is_view)
+    return not set(region).isdisjoint(view_base(i) for n in nodes for i in n.inputs if i.op.is_view)
 
 
 def _merge_into(home: int, n: Node, group: dict[Node, int], members: dict[int, list[Node]], needs: dict[int, int],
@@ -147,14 +148,8 @@ def _merge_into(home: int, n: Node, group: dict[Node, int], members: dict[int, l
                 needs[s] = old | needs[home]
 
 
-def _base(n: Node) -> Node:
-    while n.op.is_view:
-        n = n.inputs[0]
-    return n
-
-
 def _producers(n: Node) -> list[Node]:
-    return [b for b in map(_base, n.inputs) if _runs(b)]
+    return [b for b in map(view_base, n.inputs) if _runs(b)]
 
 
 def _readers(nodes: list[Node]) -> dict[Node, list[Node]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..core import ir
 from ..core.ir import Graph, Node
 from ..core.ops import OPS
-from .lower import storage_root
+from .lower import storage_root, view_base
 
 
 def order_writes(graph: Graph) -> tuple[Graph, dict[Node, set[Node]]]:
@@ -67,10 +67,7 @@ def _cycle(nodes: list[Node], before: dict[Node, set[Node]]) -> Node | None:
 
 def _aliases(target: Node, readers: dict[Node, list[Node]]) -> list[Node]:
     """The nodes that show the same version of the same storage: up through the views to their base, and down again."""
-    base = target
-    while base.op.is_view:
-        base = base.inputs[0]
-    found, todo = [], [base]
+    found, todo = [], [view_base(target)]
     while todo:
         n = todo.pop()
         found.append(n)

@@ -103,7 +103,6 @@ def make_plan(graph: Graph, input_layouts: Mapping[Node, Layout]) -> Plan:
     with dims.tracing(graph.env):
         layouts = Layouts(input_layouts)
         lowered = lower(graph)
-        # a donated argument that is not contiguous is copied first, so that its own array cannot be the result
         lowered = legalise(lowered, layouts)
         lowered, before = order_writes(lowered)
         steps = fuse(lowered, before)

@@ -89,14 +89,15 @@ def intern(op_: OpDef, inputs: Sequence[Node], attrs: Mapping[str, Any], shape: 
 
 def _freeze(items: Attrs) -> Any:
     """Attributes as a key: -0.0 differs from 0.0, True from 1, and NaN equals itself."""
-    return tuple((k, _freeze_value(v)) for k, v in items)
+    return tuple((k, freeze_value(v)) for k, v in items)
 
 
-def _freeze_value(v: Any) -> Any:
+def freeze_value(v: Any) -> Any:
+    """A value as (part of) a key: see `_freeze`."""
     if isinstance(v, float):
         return ("float", v.hex())
     if isinstance(v, tuple):
-        return tuple(_freeze_value(x) for x in v)
+        return tuple(freeze_value(x) for x in v)
     return (type(v).__name__, v) if isinstance(v, (bool, int)) else v
 
 

@@ -147,7 +147,7 @@ class Instance:
         first, meetings, work = len(self.rows), 0, 0
         unmet: list[tuple[LaunchStep, bool]] = []  # launches since the last meeting of the threads
         for step, block, total in launches:
-            cost = total * max(1, _cost(step, number))
+            cost = total * max(1, number(step.cost))
             divided = cost >= WORTH_DIVIDING and total > 1
             # threads meet before a launch that depends on one of which another thread did a part
             meets = any((divided or was) and _depends(step, earlier) for earlier, was in unmet)
@@ -244,10 +244,6 @@ class Instance:
 
 def _plain(value: Any, number: Any) -> Any:
     return value if isinstance(value, float) else number(value)
-
-
-def _cost(step: LaunchStep, number: Any) -> int:
-    return int(number(step.cost))
 
 
 def _depends(later: LaunchStep, earlier: LaunchStep) -> bool:
