@@ -54,6 +54,10 @@ def seconds_text(s: float) -> str:
     return f"{value:.{0 if value >= 99.95 else 1 if value >= 9.995 else 2}f} {unit}"
 
 
+def ratio_text(ratio: float) -> str:
+    return f"{ratio:.{0 if ratio >= 99.5 else 1 if ratio >= 9.995 else 2}f}"
+
+
 def thread_text(cores: int) -> str:
     return (f"All engines may use {cores} threads; NumPy (but for products) and PyTensor use one, as do most for small arrays. "
             "Idle threads do not spin (OMP_WAIT_POLICY=PASSIVE, OPENBLAS_THREAD_TIMEOUT=20, KMP_BLOCKTIME=0, onnxruntime's "
@@ -149,8 +153,7 @@ def _escape(text: str) -> str:
 def _warm_cell(e: Row, name: str) -> str:
     if "median" not in e:
         return ""
-    ratio = "" if name == "numpy" else f" ({e['ratio']:.3g})" if e["ratio"] < 100 else f" ({e['ratio']:.0f})"
-    cell = seconds_text(e["median"]) + ratio
+    cell = seconds_text(e["median"]) + ("" if name == "numpy" else f" ({ratio_text(e['ratio'])})")
     return f"**{cell}**" if name == "fuelnumba" else cell
 
 
@@ -231,8 +234,9 @@ def write_picture(results: Results, path: Path) -> None:
             if ratio is None:
                 continue
             ax.barh(y, ratio - 1, left=1, height=0.75, color="#c8501e" if name == "fuelnumba" else "#8aa4bd")
-            ax.text(max(ratio, 1) * 1.08, y, f"{ratio:.3g}" if ratio < 100 else f"{ratio:.0f}", va="center", fontsize=7)
+            ax.text(max(ratio, 1) * 1.08, y, ratio_text(ratio), va="center", fontsize=7)
         ax.set_yticks(range(len(names)), [TITLES[n] for n in names], fontsize=8)
+        ax.xaxis.set_major_formatter("{x:g}")
         ax.tick_params(axis="x", labelsize=8)
         for side in ("top", "right"):
             ax.spines[side].set_visible(False)

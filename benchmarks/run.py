@@ -5,7 +5,7 @@
     python benchmarks/run.py --write                             # and put the results into docs/benchmarks.md
 
 A name of --only stands for all that begin with it: `sum` for sum-0, sum-1 and sum-all. NumPy always runs: results are checked
-against its float64, and times are compared with its f32.
+against its float64 before they are timed, and times are compared with its f32.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ def run(only: Sequence[str], engines: Sequence[Engine], quick: bool) -> dict[str
         for row in starts.generate(1 if quick else 3):
             results["generate"].append(row)
             print(report.generate_text(row), flush=True)
+    results["machine"]["load_after"] = machine.describe()["load"]
     return results
 
 
