@@ -10,6 +10,7 @@ import os
 import platform
 import shutil
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -31,6 +32,8 @@ SETTINGS = {  # idle threads of one engine must not spin while the next is timed
     "PYTENSOR_FLAGS": "floatX=float32",  # else its constants make float64 of everything
 }
 
+OUTSIDE = dict(os.environ)  # as it was before: what users have when they run a command
+
 if "numpy" not in sys.modules:  # else it is too late for them, and this process has other things to do
     for _name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
         os.environ.pop(_name, None)
@@ -46,7 +49,7 @@ PACKAGES = ("numpy", "fuelnumba", "numba", "llvmlite", "scipy", "torch", "jax", 
 
 # ------------------------------------------------------------------------------------------------ facts
 def describe() -> dict[str, Any]:
-    """Date, processor, caches, memory, threads, compiler and versions."""
+    """Date, commit, processor, caches, memory, compiler, load and versions."""
     versions = {}
     for name in PACKAGES:
         try:
@@ -55,6 +58,7 @@ def describe() -> dict[str, Any]:
             versions[name] = "not installed"
     return {
         "date": datetime.now().strftime("%Y-%m-%d %H:%M"),
+        "commit": _commit(),
         "processor": _processor(),
         "cores": CORES,
         "caches": f"{_cache_bytes(2) / 1e6:.1f} MB second, {_cache_bytes(3) / 1e6:.1f} MB third level",
@@ -70,8 +74,18 @@ def facts(description: dict[str, Any] | None = None) -> str:
     """The description, in a few lines."""
     d = description or describe()
     present = ", ".join(f"{n} {v}" for n, v in d["versions"].items() if v != "not installed")
-    return (f"{d['date']}, {d['processor']}, {d['cores']} cores ({d['caches']} cache), {d['memory']} memory\n"
+    return (f"{d['date']}, commit {d['commit']}\n"
+            f"{d['processor']}, {d['cores']} cores ({d['caches']} cache), {d['memory']} memory\n"
             f"{d['system']}, C++ compiler: {d['compiler']}, load {d['load']}\n{present}")
+
+
+def _commit() -> str:
+    """Of the checkout that these files lie in."""
+    try:
+        return subprocess.run(["git", "describe", "--always", "--dirty"], cwd=os.path.dirname(__file__), capture_output=True,
+                              encoding="utf-8", check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
 
 
 def cpp_compiler() -> str | None:

@@ -7,7 +7,6 @@ and `generate`. Each is a child process; this file is also the child that makes 
 from __future__ import annotations
 
 import json
-import os
 import re
 import statistics
 import subprocess
@@ -17,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import machine  # noqa: F401  (settings, before NumPy)
+import machine  # settings, before NumPy
 from engines import BY_NAME as ENGINE
 from engines import Engine, Unavailable
 from workloads import BY_NAME as WORKLOAD
@@ -121,9 +120,11 @@ def parse_statistics(printed: str) -> Row:
 
 
 def _finished(command: Sequence[str], variables: dict[str, str], seconds: float) -> str:
-    """What a child prints. Raises RuntimeError with its last line of stderr when it fails or takes too long."""
+    """What a child prints, started in the environment that this process found. Raises RuntimeError with its last line of
+    stderr when it fails or takes too long."""
     try:
-        done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, encoding="utf-8", timeout=seconds)
+        done = subprocess.run(command, env={**machine.OUTSIDE, **variables}, capture_output=True, encoding="utf-8",
+                              timeout=seconds)
     except subprocess.TimeoutExpired:
         raise RuntimeError(f"took more than {seconds:.0f} s") from None
     if done.returncode:
