@@ -109,8 +109,8 @@ def markdown(results: Results, picture: str = "") -> str:
     measured = [n for n in TITLES if any("ratio" in w["engines"].get(n, {}) for w in results["workloads"])]
     versions = ", ".join(f"{n} {v}" for n, v in m["versions"].items() if v != "not installed")
     parts = [
-        f"{m['date']}, commit {m['commit']}, load {m['load']} before. {m['processor']}, {m['cores']} cores, caches {m['caches']}, "
-        f"{m['system']}, C++ compiler: {m['compiler']}; {versions}.\n"
+        f"{m['date']}, commit {m['commit']}, load {m['load']} before. {m['processor']}, {m['cores']} cores, "
+        f"caches {m['caches']}, {m['system']}, C++ compiler: {m['compiler']}; {versions}.\n"
         f"Limits of the machine: read {limits['read'] / 1e9:.1f} GB/s, copy {limits['copy'] / 1e9:.1f} GB/s (read and written), "
         f"sgemm {limits['sgemm'] / 1e9:.0f} GFLOP/s.\n{thread_text(m['cores'])}",
     ]

@@ -43,12 +43,16 @@ def prepare(workload: Workload, engines: Sequence[Engine], tiny: bool = False) -
         except Unavailable as err:
             rows[engine.name] = {"missing": str(err)}
         except Exception as err:  # one engine that fails must not end the run
-            text = " ".join(str(err).split())
-            rows[engine.name] = {"missing": f"{type(err).__name__}: {text}"[:200]}
+            rows[engine.name] = {"missing": reason(err)}
     read = sum(x.nbytes for x in inputs)
     written = exact.nbytes if exact.dtype.kind == "i" else exact.size * 4
     return calls, {"name": workload.name, "title": workload.title, "read": read, "written": written, "flops": workload.flops,
                    "engines": rows}
+
+
+def reason(err: Exception) -> str:
+    """One line, not too long."""
+    return f"{type(err).__name__}: {' '.join(str(err).split())}"[:200]
 
 
 def measure(workload: Workload, engines: Sequence[Engine], limits: machine.Limits, rounds: int, seconds: float) -> dict[str, Any]:
@@ -66,13 +70,19 @@ def run(only: Sequence[str], engines: Sequence[Engine], quick: bool) -> dict[str
     """Measure and print as it goes; everything, as written to the JSON file."""
     description = machine.describe()
     print(machine.facts(description), report.thread_text(machine.CORES), sep="\n", flush=True)
+    if (description["load"] or 0) > machine.CORES / 4:
+        print(f"other work is running (load {description['load']}): these numbers will say little")
     limits = machine.measure_limits()
     print(limits, flush=True)
     results: dict[str, Any] = {"machine": description, "limits": limits._asdict(), "quick": quick, "workloads": [],
                                "first_calls": [], "generate": []}
     for workload in WORKLOADS:
         if workload.name in only:
-            row = measure(workload, engines, limits, *((QUICK_ROUNDS, QUICK_SECONDS) if quick else (ROUNDS, SECONDS)))
+            try:
+                row = measure(workload, engines, limits, *((QUICK_ROUNDS, QUICK_SECONDS) if quick else (ROUNDS, SECONDS)))
+            except Exception as err:  # while it was timed: the other workloads can still be measured
+                print(f"\n{workload.title}: {reason(err)}", flush=True)
+                continue
             results["workloads"].append(row)
             print(report.workload_text(row), flush=True)
     if "first-call" in only:

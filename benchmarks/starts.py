@@ -59,7 +59,10 @@ def run_child(engine: Engine, name: str, folder: str, seconds: float = 180.0) ->
     kept = {k: v.format(folder) for k, v in engine.kept.items()}
     start = time.time()
     done = _finished([sys.executable, __file__, engine.name, name], kept, seconds)
-    row: Row = json.loads(done.splitlines()[-1])
+    try:
+        row: Row = json.loads(done.splitlines()[-1])
+    except (ValueError, IndexError):
+        raise RuntimeError(f"the child printed {done[-100:]!r}") from None
     return {"process": row.pop("clock") - start, **row}
 
 

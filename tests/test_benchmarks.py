@@ -229,6 +229,19 @@ def test_choosing_names() -> None:
         run.chosen("sums", run.NAMES, "benchmark")
 
 
+def test_a_workload_that_fails_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def measure(workload: workloads.Workload, *_: Any) -> Any:
+        if workload.name == "sum-0":
+            raise MemoryError("too much")
+        return results()["workloads"][0]
+
+    monkeypatch.setattr(run, "measure", measure)
+    monkeypatch.setattr(machine, "measure_limits", lambda: LIMITS)
+    found = run.run(["sum-0", "sum-1"], OURS, quick=True)
+    assert len(found["workloads"]) == 1 and found["quick"]
+    assert "sum over axis 0 of 4096 x 4096: MemoryError: too much" in capsys.readouterr().out
+
+
 def test_an_earlier_run_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report.write_json(results(chain_10m=9.0), tmp_path / "a.json")
     assert run.main(["--from", str(tmp_path / "a.json"), "--json", str(tmp_path / "b.json")]) == 0
