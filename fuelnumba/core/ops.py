@@ -145,12 +145,15 @@ class Operand(NamedTuple):
 class Launch:
     """How a kernel is called for given operands: the values of its extra parameters by name, the number of work items
     that `lo, hi` divide among threads, and the operations per item (for deciding on threads). `bake` are parameters
-    written into the source as literals."""
+    written into the source as literals. With `finish`, the kernel is launched twice: first into `scratch`, an array that
+    lives no longer, then from there into the output."""
 
     args: Mapping[str, Any]
     total: Extent
     cost: Extent = 1
     bake: Mapping[str, Any] = field(default_factory=dict)
+    scratch: Aval | None = None
+    finish: Launch | None = None
 
 
 # annotations of parameters that are values: numbers, then what `Launch.bake` writes into the source
