@@ -22,7 +22,7 @@ from .compiler.plan import Plan, make_plan
 from .core import dtypes as dt
 from .core import ir
 from .core.dims import MIN_SYMBOL, Dim, Extent, Guard, SymEnv
-from .core.errors import ArgumentError, DonationError, FuelError, LeakedTracerError
+from .core.errors import ArgumentError, BackendError, DonationError, FuelError, LeakedTracerError
 from .core.ir import Graph, Node
 from .core.layout import Layout, contiguous
 from .core.tree import LEAF, TreeDef, flatten_leaves, unflatten
@@ -164,7 +164,10 @@ class Jitted(Generic[P, R]):
             found = self._find(key, values, leaves, static)
         special, instance = found
         self._last = special
-        results = instance(leaves)
+        try:
+            results = instance(leaves)
+        except MemoryError as err:
+            raise _no_memory(self.name, err) from None
         if special.out_tree.structure == LEAF:
             return results[0]  # type: ignore[return-value]
         for at, value in special.out_constants:
@@ -308,7 +311,10 @@ class Jitted(Generic[P, R]):
         bound = tuple(sorted(env.items()))
         instance = special.instances.get(bound)
         if instance is None:
-            instance = Instance(special.plan, env, special.scalars, _progress.report)
+            try:
+                instance = Instance(special.plan, env, special.scalars, _progress.report)
+            except (MemoryError, OverflowError) as err:  # of 64-bit sizes and strides
+                raise _no_memory(self.name, err) from None
             if len(special.instances) >= MAX_INSTANCES:
                 oldest = special.instances.pop(next(iter(special.instances)))
                 self._fast = {k: v for k, v in self._fast.items() if v[1] is not oldest}
@@ -484,6 +490,11 @@ class Jitted(Generic[P, R]):
             self._seen.clear()
             self._misses.clear()
             self._last, self.compilations = None, 0
+
+
+def _no_memory(name: str, err: Exception) -> BackendError:
+    return BackendError(f"{name}() needs more memory than there is: {str(err) or type(err).__name__}",
+                        cure="use smaller arrays, or fewer of them at once")
 
 
 def _overlap(leaves: Sequence[Any], donated: frozenset[int]) -> tuple[int, int] | None:

@@ -6,12 +6,13 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from ..core.errors import ArgumentError, DTypeError
+from ..core.dims import same
+from ..core.errors import ArgumentError, DTypeError, FuelError
 from ..core.ops import OPS, OpDef
 from . import apply as ap
 from . import arrange, contract
 from .apply import apply, as_tensor, call
-from .traced import Traced, current_trace, located
+from .traced import RAW, Traced, current_trace, located, refused
 
 Eager = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 _eager: list[Eager] = []
@@ -82,9 +83,14 @@ def _published(name: str, fn: Callable[..., Any], op: OpDef | None,
         except TypeError as err:
             problem = str(err)
         else:
-            if current_trace() is None and _eager and not any(isinstance(a, Traced) for a in args):
-                return _eager[0](function, args, kwargs)
-            return fn(*args, **kwargs)
+            try:
+                if current_trace() is None and _eager and not any(isinstance(a, Traced) for a in args):
+                    return _eager[0](function, args, kwargs)
+                return fn(*args, **kwargs)
+            except FuelError:
+                raise
+            except RAW as err:
+                raise refused(name, err) from err
         raise ArgumentError(f"{name}(): {problem}", cure=f"its signature is {name}{signature}")
 
     function.__name__ = function.__qualname__ = name
@@ -169,7 +175,16 @@ def write_slice(x: Any, src: Any, at: Any = 0) -> Any:
     return call("write_slice", x, src, start, at=tuple(starts), axis=axis)
 
 
+def rope(x: Any, cos: Any, sin: Any, interleaved: Any = False) -> Any:
+    x, tables = as_tensor(x), [as_tensor(cos), as_tensor(sin)]
+    if x.ndim > 1:
+        for width in (x.shape[-1], x.shape[-1] // 2):  # kernels ask whether the lengths are one and the same
+            tables = [ap.broadcast_to(a, (*a.shape[:-1], width)) if a.ndim == 2 and a.shape[-1] == width and not same(a.shape[-1], width)
+                      else a for a in tables]
+    return call("rope", x, *tables, interleaved=interleaved)
+
+
 FRONT_DOORS: dict[str, Callable[..., Any]] = {
     "broadcast_to": broadcast_to, "cast": cast, "concat": concat, "full": full, "matmul": matmul, "reshape": reshape,
-    "split": split, "squeeze": squeeze, "stack": stack, "write_slice": write_slice,
+    "rope": rope, "split": split, "squeeze": squeeze, "stack": stack, "write_slice": write_slice,
 }
