@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import threading
 import time
 import types
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, ParamSpec, TypeVar, overload
@@ -36,6 +38,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Signature = tuple[Any, ...]
 
+MAX_FAMILIES = 256  # kinds of arguments and static values a function keeps plans for; those longest unused go first
 MAX_INSTANCES = 64  # plans made concrete for particular lengths; the oldest goes first
 ADOPT_FROM = 64 * 1024  # bytes: smaller captured arrays are compared by content at every call
 _SCALARS = {bool: "b", int: "i", float: "f"}
@@ -95,6 +98,19 @@ class Specialisation:
         return f"the condition {failed[0]} no longer holds" if failed else "nothing"
 
 
+_jitted: weakref.WeakSet[Jitted[..., Any]] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """Whichever threads were tracing are not there in a forked child: their locks are nobody's."""
+    for function in list(_jitted):
+        function._lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 class Jitted(Generic[P, R]):
     """A jitted function. Call it like the function; `graph`, `plan` and `explain()` show what runs."""
 
@@ -121,6 +137,7 @@ class Jitted(Generic[P, R]):
         self._variadic = not self.static and [p.kind for p in params] == [inspect.Parameter.VAR_POSITIONAL]
         self._self_first = bool(params) and params[0].name == "self"
         self._lock = threading.RLock()
+        _jitted.add(self)
         self._fast: dict[Signature, tuple[Specialisation, Instance]] = {}
         self._specialisations: dict[Signature, list[Specialisation]] = {}
         self._seen: dict[Signature, list[tuple[Any, ...]]] = {}
@@ -265,7 +282,8 @@ class Jitted(Generic[P, R]):
         kinds = tuple((s[0], len(s[1]), s[2]) if len(s) == 3 else s for s in signatures)
         family = (structure, kinds, static)
         with self._lock:
-            known = self._specialisations.setdefault(family, [])
+            known = self._specialisations[family] = self._specialisations.pop(family, [])  # now the latest
+            self._forget_oldest()
             reasons = []
             for special in list(known):
                 if special.plan.generation != bindings.generation:
@@ -284,11 +302,21 @@ class Jitted(Generic[P, R]):
                 reasons.append(special.misfit(self._leaf_names(structure), shapes))
             if self.compilations:
                 self._misses.append(reasons[-1] if reasons else self._family_difference(family))
+                del self._misses[:-MAX_FAMILIES]
             special = self._specialise(family, values, leaves, signatures, shapes)
             known.insert(0, special)
             env = special.bind(shapes)
             assert env is not None
             return self._instance(key, special, env)
+
+    def _forget_oldest(self) -> None:
+        """Keep memory bounded where static values never end. Which families are in use shows as they are found anew."""
+        if len(self._specialisations) <= MAX_FAMILIES:
+            return
+        for family in list(self._specialisations)[:MAX_FAMILIES // 4]:
+            del self._specialisations[family]
+            self._seen.pop(family, None)
+        self._fast = {}
 
     def _family_difference(self, family: Signature) -> str:
         """What sets this family of calls apart from the latest one, in words."""
@@ -460,7 +488,7 @@ class Jitted(Generic[P, R]):
 
     @property
     def misses(self) -> list[str]:
-        """For each compilation after the first, what differed from the plans there were."""
+        """For each compilation after the first (the latest 256), what differed from the plans there were."""
         return list(self._misses)
 
     def explain(self) -> str:

@@ -111,7 +111,7 @@ def check_fits(v: int | float, dtype: DType) -> None:
     if dtype.is_integer or dtype.kind == "b":
         low, high = (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype.numpy).min), int(np.iinfo(dtype.numpy).max))
         if not (v == v and low <= v <= high and v == int(v)):
-            raise ArgumentError(f"{shown(v)} does not fit {dtype}", cure=f"cast the array first, or give a value that fits {dtype}")
+            raise ArgumentError(f"{shown(v)} does not fit {dtype}", cure="cast the array first, or give another value")
     else:
         check_number(float, v)
 

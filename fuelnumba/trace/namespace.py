@@ -177,10 +177,11 @@ def write_slice(x: Any, src: Any, at: Any = 0) -> Any:
 
 def rope(x: Any, cos: Any, sin: Any, interleaved: Any = False) -> Any:
     x, tables = as_tensor(x), [as_tensor(cos), as_tensor(sin)]
-    if x.ndim > 1:
-        for width in (x.shape[-1], x.shape[-1] // 2):  # kernels ask whether the lengths are one and the same
-            tables = [ap.broadcast_to(a, (*a.shape[:-1], width)) if a.ndim == 2 and a.shape[-1] == width and not same(a.shape[-1], width)
-                      else a for a in tables]
+    for k, a in enumerate(tables):
+        # kernels ask whether lengths are one and the same: two symbols that are equal here get one name
+        for width in (x.shape[-1], x.shape[-1] // 2) if x.ndim > 1 and a.ndim == 2 else ():
+            if a.shape[-1] == width and not same(a.shape[-1], width):
+                tables[k] = call("broadcast_to", a, shape=(a.shape[0], width))
     return call("rope", x, *tables, interleaved=interleaved)
 
 
