@@ -175,6 +175,8 @@ def as_tensor(value: Any, dtype: Any = None) -> Any:
         return value
     trace, where = running_trace("an array operation", (value,)), user_location()
     o = operand(trace, "array", "x", value)
+    if o.node is None and o.weak == "i" and not isinstance(o.value, Dim):
+        check_fits(o.value, o.dtype)
     node = o.node if o.node is not None else promote.full(o.value, (), o.dtype, where)
     if dtype is not None:
         return trace.wrap(promote.cast(node, dtype_of(dtype), where), None, where)

@@ -66,6 +66,12 @@ def power(x: Any, y: Any) -> Any:
     return call("power", x, y)
 
 
+def square(x: Any) -> Any:
+    """x * x; of bools in i8, as in NumPy."""
+    x = as_tensor(x)
+    return call("square", cast(x, dt.i8) if x.node.dtype is dt.bool_ else x)
+
+
 def divmod_(x: Any, y: Any) -> tuple[Any, Any]:
     return call("floor_divide", x, y), call("remainder", x, y)
 
@@ -87,13 +93,13 @@ def _scaled(factor: float) -> Callable[[Any], Any]:
 _UFUNC_TABLE: dict[str, str | Callable[..., Any]] = {
     **{n: n for n in (
         "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "maximum", "minimum",
-        "copysign", "negative", "absolute", "sign", "square", "sqrt", "reciprocal", "floor", "ceil", "trunc",
+        "copysign", "negative", "absolute", "sign", "sqrt", "reciprocal", "floor", "ceil", "trunc",
         "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "tanh",
         "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite",
         "logical_and", "logical_or", "logical_xor", "logical_not",
         "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift",
     )},
-    "power": power, "invert": "bitwise_not", "fabs": "absolute", "rint": rint, "positive": positive,
+    "square": square, "power": power, "invert": "bitwise_not", "fabs": "absolute", "rint": rint, "positive": positive,
     "conjugate": as_tensor, "divmod": divmod_, "float_power": float_power, "matmul": contract.matmul,
     "vecdot": vecdot,
     "deg2rad": _scaled(np.pi / 180), "radians": _scaled(np.pi / 180),
