@@ -79,18 +79,18 @@ def _published(name: str, fn: Callable[..., Any], op: OpDef | None,
     @located
     def function(*args: Any, **kwargs: Any) -> Any:
         try:
-            signature.bind(*args, **kwargs)
-        except TypeError as err:
-            problem = str(err)
-        else:
+            if current_trace() is None and _eager and not any(isinstance(a, Traced) for a in args):
+                return _eager[0](function, args, kwargs)  # which looks at the arguments itself
             try:
-                if current_trace() is None and _eager and not any(isinstance(a, Traced) for a in args):
-                    return _eager[0](function, args, kwargs)
+                signature.bind(*args, **kwargs)
+            except TypeError as err:
+                problem = str(err)
+            else:
                 return fn(*args, **kwargs)
-            except FuelError:
-                raise
-            except RAW as err:
-                raise refused(name, err) from err
+        except FuelError:
+            raise
+        except RAW as err:
+            raise refused(name, err) from err
         raise ArgumentError(f"{name}(): {problem}", cure=f"its signature is {name}{signature}")
 
     function.__name__ = function.__qualname__ = name
