@@ -48,14 +48,9 @@ _lock = threading.RLock()
 _engine: Any = None
 
 
-def _after_fork() -> None:
-    """Whichever thread held the lock is not there in a forked child."""
-    global _lock
-    _lock = threading.RLock()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    # A fork waits for a compilation in another thread: Numba and LLVM have locks of their own, which a child would find held
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 def folder() -> Path:

@@ -4,6 +4,7 @@ comparison is `is`. Leaves that have identity (inputs, captured arrays) carry a 
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -70,6 +71,9 @@ class Node:
 _pool: weakref.WeakValueDictionary[Any, Node] = weakref.WeakValueDictionary()
 _lock = threading.Lock()
 _ids = itertools.count(1)
+
+if hasattr(os, "register_at_fork"):  # a child must not find it held by a thread that it does not have
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 def intern(op_: OpDef, inputs: Sequence[Node], attrs: Mapping[str, Any], shape: Shape, dtype: DType,

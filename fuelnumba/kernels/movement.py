@@ -8,12 +8,14 @@ import numpy as np
 
 from ..core import scalar
 from ..core.dims import Extent, product
-from ..core.errors import AxisError, ShapeError
+from ..core.errors import ArgumentError, AxisError, ShapeError
 from ..core.layout import Shape
-from ..core.ops import Attr, Aval, Axis, Int, ShapeAttr, check_axis, check_extent, fmt, op
+from ..core.ops import Attr, Aval, Axis, Int, ShapeAttr, check_axis, check_extent, fmt, op, shown
 
 
 def _permutation(axes: Any, avals: Any) -> tuple[int, ...]:
+    if not isinstance(axes, (tuple, list, range)):
+        raise ArgumentError(f"axes must be a tuple of integers, not {shown(axes)}")
     found = tuple(check_axis(a, avals[0].rank) for a in axes)
     if sorted(found) != list(range(avals[0].rank)):
         raise AxisError(f"axes {tuple(axes)} do not name each of {avals[0].rank} axes once")
@@ -37,6 +39,8 @@ def _broadcast_to(x: Aval, shape: Shape) -> Aval:
 
 def _slice(x: Aval, axis: int, start: Extent, length: Extent, step: int) -> Aval:
     last = start + (length - 1) * step
+    if length < 0:
+        raise ShapeError(f"slice() cannot have the negative length {length}")
     if length != 0 and not (0 <= start < x.shape[axis] and 0 <= last < x.shape[axis]):
         raise ShapeError(f"slice() of {length} elements from {start} by {step} leaves axis {axis} of length {x.shape[axis]}")
     return Aval(x.shape[:axis] + (length,) + x.shape[axis + 1:], x.dtype)
@@ -84,7 +88,7 @@ op("unsqueeze", "view", "x", attrs={"axis": _insert}, domain="mixed", reference=
 op("reshape", "view", "x", attrs={"shape": ShapeAttr()}, infer=_reshape, domain="mixed",
    view=lambda x, shape: x.reshape(shape), ref=lambda x, shape: np.reshape(x, shape), reference="Reshape",
    doc="the same elements in row-major order under another shape; copies when x's layout does not allow a view")
-op("contiguous", "elementwise", "x", infer=lambda x: x, expr=scalar.arg(0), ref=lambda x: np.ascontiguousarray(x), domain="mixed",
+op("contiguous", "elementwise", "x", infer=lambda x: x, expr=scalar.arg(0), ref=lambda x: np.array(x, order="C"), domain="mixed",
    reference="Contiguize", doc="a row-major copy")
 op("copy", "elementwise", "x", infer=lambda x, uid: x, expr=scalar.arg(0), ref=lambda x, uid: np.array(x), domain="mixed",
    attrs={"uid": Int()}, reference="Copy", doc="a copy of its own, made where a later write would reach an earlier reader")

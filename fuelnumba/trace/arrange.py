@@ -13,7 +13,7 @@ import numpy as np
 
 from ..core.dims import Dim, Extent, same
 from ..core.errors import ArgumentError, AxisError, ShapeError
-from ..core.ops import broadcast_shapes, check_axis, check_extent, check_shape, fmt
+from ..core.ops import broadcast_shapes, check_axis, check_extent, check_shape, fmt, whole
 from . import apply as ap
 from .apply import as_tensor, call, permute
 from .indexing import bounds, getitem
@@ -123,6 +123,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
 
 def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
     """The value itself: traced values never change."""
+    refuse("numpy.copy", order=order)
     return as_tensor(a)
 
 
@@ -190,7 +191,7 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     a = as_tensor(ary)
     k = check_axis(axis, a.ndim)
     if isinstance(indices_or_sections, (int, np.integer, Dim)):
-        n, parts = a.shape[k], indices_or_sections
+        n, parts = a.shape[k], _few(indices_or_sections, "split(): the number of parts")
         if parts < 1 or n % parts != 0:
             raise ShapeError(f"split() cannot cut axis {k} of length {n} into {parts} equal parts",
                              cure="give the positions to cut at, or use np.array_split")
@@ -204,13 +205,25 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     k = check_axis(axis, a.ndim)
     n = a.shape[k]
     if isinstance(indices_or_sections, (int, np.integer)):
-        parts, length = int(indices_or_sections), int(n)
+        parts, length = _few(indices_or_sections, "array_split(): the number of parts"), int(n)
         if parts < 1:
             raise ShapeError(f"array_split() cannot cut an axis into {parts} parts")
         each, longer = divmod(length, parts)
         return _pieces(a, [i * each + min(i, longer) for i in range(parts + 1)], k)
     cuts = [0, *(bounds(slice(None, check_extent(c)), n)[1] for c in indices_or_sections), n]
     return _pieces(a, cuts, k)
+
+
+MOST = 10_000  # nodes that one call may write into a graph
+
+
+def _few(n: Any, what: str) -> Any:
+    """A number of nodes to make. Raises ArgumentError where a graph would never end."""
+    if not isinstance(n, Dim):
+        n = whole(n, what)
+        if n > MOST:
+            raise ArgumentError(f"{what} is {n}, more than {MOST}")
+    return n
 
 
 def _pieces(a: Any, cuts: Sequence[Extent], axis: int) -> list[Any]:
@@ -222,6 +235,8 @@ def split_along(axis: int) -> Callable[..., list[Any]]:
 
     def split_(ary: Any, indices_or_sections: Any) -> list[Any]:
         a = as_tensor(ary)
+        if a.ndim < max(axis + 1, 1 if axis == 1 else 2):
+            raise ShapeError(f"{'vhd'[axis]}split() needs more axes than {a!r} has")
         return split(a, indices_or_sections, 0 if axis == 1 and a.ndim == 1 else axis)
 
     return split_
@@ -233,7 +248,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append:
     out = as_tensor(a)
     k = check_axis(axis, out.ndim)
     op = "not_equal" if out.dtype.kind == "b" else "subtract"
-    for _ in range(n):
+    for _ in range(_few(n, "diff(): n")):
         out = call(op, _cut(out, k, 1, out.shape[k]), _cut(out, k, 0, out.shape[k] - 1))
     return out
 
@@ -310,6 +325,7 @@ def filled_like(value: Any) -> Callable[..., Any]:
 
     def like(a: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, *,
              device: Any = None) -> Any:
+        refuse("numpy.full_like", order=order)
         a = as_tensor(a)
         return ap.full(value, a.shape if shape is None else shape, a.dtype if dtype is None else dtype)
 

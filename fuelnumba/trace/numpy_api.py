@@ -20,12 +20,12 @@ from ..core.errors import (
     TracedMutationError,
     UnsupportedFunctionError,
 )
-from ..core.ops import OPS
+from ..core.ops import OPS, check_bool, whole
 from . import arrange as ar
 from . import contract
 from .apply import as_tensor, call, cast, reshape
 from .promote import CONVERSIONS
-from .traced import Traced, fail, located, refuse
+from .traced import RAW, Traced, fail, located, refuse, refused
 
 
 # -------------------------------------------------------------------------------- ufuncs that are not one op
@@ -66,6 +66,12 @@ def power(x: Any, y: Any) -> Any:
     return call("power", x, y)
 
 
+def square(x: Any) -> Any:
+    """x * x; of bools in i8, as in NumPy."""
+    x = as_tensor(x)
+    return call("square", cast(x, dt.i8) if x.node.dtype is dt.bool_ else x)
+
+
 def divmod_(x: Any, y: Any) -> tuple[Any, Any]:
     return call("floor_divide", x, y), call("remainder", x, y)
 
@@ -87,13 +93,13 @@ def _scaled(factor: float) -> Callable[[Any], Any]:
 _UFUNC_TABLE: dict[str, str | Callable[..., Any]] = {
     **{n: n for n in (
         "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "maximum", "minimum",
-        "copysign", "negative", "absolute", "sign", "square", "sqrt", "reciprocal", "floor", "ceil", "trunc",
+        "copysign", "negative", "absolute", "sign", "sqrt", "reciprocal", "floor", "ceil", "trunc",
         "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "tanh",
         "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite",
         "logical_and", "logical_or", "logical_xor", "logical_not",
         "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift",
     )},
-    "power": power, "invert": "bitwise_not", "fabs": "absolute", "rint": rint, "positive": positive,
+    "square": square, "power": power, "invert": "bitwise_not", "fabs": "absolute", "rint": rint, "positive": positive,
     "conjugate": as_tensor, "divmod": divmod_, "float_power": float_power, "matmul": contract.matmul,
     "vecdot": vecdot,
     "deg2rad": _scaled(np.pi / 180), "radians": _scaled(np.pi / 180),
@@ -115,8 +121,9 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
         raise TracedMutationError(f"{name}(..., out=...) writes into an array while tracing",
                                   cure="use the value the function returns")
     dtype = kwargs.pop("dtype", None)
-    for quiet in ("casting", "order", "subok"):
+    for quiet in ("casting", "subok"):
         kwargs.pop(quiet, None)
+    refuse(name, order=kwargs.pop("order", None))
     if method == "reduce" and ufunc in REDUCE:
         refuse(f"{name}.reduce", initial=kwargs.pop("initial", None), where=kwargs.pop("where", True))
         axis = kwargs.pop("axis", inputs[1] if len(inputs) > 1 else 0)
@@ -126,9 +133,14 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
     if method != "__call__" or target is None:
         unsupported(name if method == "__call__" else f"{name}.{method}")
     refuse(name, where=kwargs.pop("where", True), **kwargs)
-    if dtype is not None:
-        inputs = tuple(as_tensor(x, dtype) for x in inputs)
-    return call(target, *inputs) if isinstance(target, str) else target(*inputs)
+    try:
+        if dtype is not None:
+            inputs = tuple(as_tensor(x, dtype) for x in inputs)
+        return call(target, *inputs) if isinstance(target, str) else target(*inputs)
+    except FuelError:
+        raise
+    except RAW as err:
+        raise refused(name, err) from err
 
 
 # ---------------------------------------------------------------------------------------- reductions
@@ -172,7 +184,7 @@ def arg_extremum(op: str) -> Callable[..., Any]:
 
 
 def _given(keepdims: Any) -> bool:
-    return False if keepdims is _NOT_GIVEN else bool(keepdims)
+    return False if keepdims is _NOT_GIVEN else check_bool(keepdims)
 
 
 def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: Any = False,
@@ -253,6 +265,11 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: 
 def round_(a: Any, decimals: int = 0, out: Any = None) -> Any:
     refuse("numpy.round", out=out)
     a = as_tensor(a)
+    decimals = whole(decimals, "decimals")
+    if a.node.dtype.kind == "b":
+        if decimals:
+            fail(DTypeError, "numpy.round() to decimals is not defined for bool", "cast it first, e.g. x.astype(np.float32)")
+        return rint(a)
     if decimals == 0 or (decimals > 0 and not a.node.dtype.is_float):
         return call("round", a)
     if not a.node.dtype.is_float:
@@ -373,14 +390,7 @@ def call_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
         unsupported(_name(fn))
     try:
         return implementation(*args, **kwargs)
-    except TypeError as err:
-        if isinstance(err, FuelError) or not _is_signature_error(err):
-            raise
-        message = str(err)
-    raise ArgumentError(f"{_name(fn)}: {message}")
-
-
-def _is_signature_error(err: TypeError) -> bool:
-    """Raised by the call itself, not in the function."""
-    tb = err.__traceback__
-    return tb is not None and tb.tb_next is None
+    except FuelError:
+        raise
+    except RAW as err:
+        raise refused(_name(fn), err) from err

@@ -17,6 +17,7 @@ import numpy as np
 from ..core import dims
 from ..core.dims import Extent, SymEnv
 from ..core.errors import (
+    ArgumentError,
     FuelError,
     LeakedTracerError,
     TracedMutationError,
@@ -157,13 +158,25 @@ def refuse(function: str, **given: Any) -> None:
     for name, value in given.items():
         if value is None or value is np._NoValue:
             continue
-        if (name == "where" and value is True) or (name == "order" and value in "CKA"):
+        if (name == "where" and value is True) or (name == "order" and isinstance(value, str) and value in "CKA"):
             continue
         if name == "out":
             fail(TracedMutationError, f"{function}(..., out=...) writes into an array while tracing",
                  "use the value the function returns")
         fail(UnsupportedFunctionError, f"{function} is not covered with {name}=",
              "leave it out, or write it with other functions, e.g. np.where for where=")
+
+
+RAW = (TypeError, ValueError, OverflowError, IndexError, AttributeError, ZeroDivisionError, RecursionError)
+
+
+def refused(name: str, err: Exception) -> FuelError:
+    """The error for what Python or NumPy raised inside the function `name`: arguments that it cannot be called with."""
+    if isinstance(err, FuelError):
+        return err
+    if isinstance(err.__cause__, FuelError):  # NumPy wraps what float(x) raises
+        return err.__cause__
+    return ArgumentError(f"{name}(): {' '.join(str(err).split()) or type(err).__name__}")
 
 
 def located(fn: F) -> F:
