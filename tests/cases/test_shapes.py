@@ -182,7 +182,7 @@ def test_indices_count_from_the_end_or_are_refused(index_type: Any) -> None:
     np.testing.assert_array_equal(ops.gather(x, at, axis=1), np.take_along_axis(x, at.astype(np.int64), 1))
     for bad in [4, 100, *([-5, -128] if signed else [255])]:
         wrong = np.array([1, bad, 0], index_type)
-        for pick in (lambda i: ops.take(x, i, axis=0), lambda i: ops.embedding(x, i), fn.jit(lambda i: np.take(x, i, axis=0)),
+        for pick in (lambda i: ops.take(x, i, axis=0), lambda i: ops.embedding(x, i), fn.jit(lambda i: ops.take(x, i, axis=0)),
                      lambda i: ops.gather(x, np.tile(i, (4, 1)), axis=0)):
             with pytest.raises(FuelIndexError, match=rf"index {bad} is out of range for an axis of length 4"):
                 pick(wrong)
