@@ -18,7 +18,6 @@ from ..core.scalar import (
     maximum,
     sigmoid,
     sqrt,
-    tanh,
     where,
 )
 
@@ -106,7 +105,8 @@ elementwise("relu", lambda x: maximum(x, 0), domain="number", reference="Relu", 
 elementwise("step", lambda x: where(x > 0, 1, 0), domain="number", reference="Step", doc="1 where x > 0, else 0")
 elementwise("gelu", lambda x: 0.5 * x * erfc(x * -0.7071067811865476), reference="GeluErf",
             doc="x * Phi(x), exact also in the negative tail")
-elementwise("gelu_tanh", lambda x: 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))),
+# (1 + tanh(u)) / 2 is sigmoid(2 * u), which stays exact where tanh(u) rounds to -1
+elementwise("gelu_tanh", lambda x: x * sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x)),
             reference="Gelu", doc="gelu by the tanh approximation")
 elementwise("softplus", lambda x: maximum(x, 0) + log1p(exp(-absolute(x))), doc="log(1 + exp(x)) without overflow")
 elementwise("where", lambda condition, x, y: where(condition, x, y), domain="any", ref=np.where, reference="Where",

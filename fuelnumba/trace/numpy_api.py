@@ -40,6 +40,11 @@ def as_float(x: Any, domain: str = "float") -> Any:
     return cast(x, CONVERSIONS[domain][x.node.dtype]) if x.node.dtype in CONVERSIONS[domain] else x
 
 
+def widened(x: Any) -> Any:
+    """Half types in f32: a square or product of theirs may not fit where the sum, mean or root made of it does."""
+    return cast(x, dt.f32) if x.node.dtype.is_float and x.node.dtype.bits == 16 else x
+
+
 def positive(x: Any) -> Any:
     """+x, which is x."""
     x = as_tensor(x)
@@ -81,8 +86,10 @@ def float_power(x: Any, y: Any) -> Any:
 
 
 def vecdot(a: Any, b: Any) -> Any:
-    products = call("multiply", a, b)
-    return cast(call("sum", products, axis=-1), products.dtype)
+    """Sums of products along the last axis."""
+    a, b = as_tensor(a), as_tensor(b)
+    dtype = dt.promote(a.node.dtype, b.node.dtype)
+    return cast(call("sum", call("multiply", widened(a), widened(b)), axis=-1), dtype)
 
 
 def _scaled(factor: float) -> Callable[[Any], Any]:
@@ -189,33 +196,34 @@ def _given(keepdims: Any) -> bool:
 
 def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: Any = False,
         *, where: Any = True, mean: Any = _NOT_GIVEN, correction: Any = _NOT_GIVEN) -> Any:
-    """The mean squared distance from the mean; half types are computed in f32, as in NumPy."""
+    """The mean squared distance from the mean; half types are computed in f32."""
     refuse("numpy.var", out=out, where=where, mean=mean)
-    ddof = ddof if correction is _NOT_GIVEN else correction
     x = as_float(as_tensor(a, dtype), "division")
-    result = x.node.dtype
-    if result.bits == 16:
-        x = cast(x, dt.f32)
+    return cast(_variance(widened(x), axis, ddof if correction is _NOT_GIVEN else correction, keepdims), x.dtype)
+
+
+def _variance(x: Any, axis: Any, ddof: Any, keepdims: Any) -> Any:
     axes = OPS["mean"].attrs["axis"].check(axis, [x.node.aval])
     distance = call("subtract", x, call("mean", x, axis=axes, keepdims=True))
     squares = call("square", distance)
     if ddof == 0:
-        out = call("mean", squares, axis=axes, keepdims=_given(keepdims))
-    else:
-        count: Any = 1
-        for k in axes:
-            count = count * x.shape[k]
-        left = count - ddof
-        if isinstance(left, (int, float)):
-            left = max(left, 0)
-        out = call("divide", call("sum", squares, axis=axes, keepdims=_given(keepdims)), left)
-    return cast(out, result)
+        return call("mean", squares, axis=axes, keepdims=_given(keepdims))
+    count: Any = 1
+    for k in axes:
+        count = count * x.shape[k]
+    left = count - ddof
+    if isinstance(left, (int, float)):
+        left = max(left, 0)
+    return call("divide", call("sum", squares, axis=axes, keepdims=_given(keepdims)), left)
 
 
 def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: Any = False,
-        **more: Any) -> Any:
-    refuse("numpy.std", out=out)
-    return call("sqrt", var(a, axis, dtype, None, ddof, keepdims, **more))
+        *, where: Any = True, mean: Any = _NOT_GIVEN, correction: Any = _NOT_GIVEN) -> Any:
+    """The root of `var`, which need not fit a half type itself."""
+    refuse("numpy.std", out=out, where=where, mean=mean)
+    x = as_float(as_tensor(a, dtype), "division")
+    ddof = ddof if correction is _NOT_GIVEN else correction
+    return cast(call("sqrt", _variance(widened(x), axis, ddof, keepdims)), x.dtype)
 
 
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
@@ -233,7 +241,8 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     x = as_float(x, "division")
     one_axis = isinstance(axis, int) or (axis is None and x.ndim == 1)
     if ord is None or (ord == 2 and one_axis) or (ord == "fro" and not one_axis):
-        return call("sqrt", call("sum", call("square", x), axis=axis, keepdims=keepdims))
+        squares = call("square", widened(x))
+        return cast(call("sqrt", call("sum", squares, axis=axis, keepdims=keepdims)), x.dtype)
     if one_axis and ord in (1, np.inf):
         return call("sum" if ord == 1 else "max", call("absolute", x), axis=axis, keepdims=keepdims)
     raise UnsupportedFunctionError(f"numpy.linalg.norm is not covered with ord={ord!r} for {x!r}",
