@@ -20,10 +20,10 @@ from ..core.errors import (
     TracedToNumpyError,
     UnsupportedFunctionError,
 )
-from . import arrange, contract, numpy_api
-from .apply import as_tensor, call, cast, permute
+from . import arrange, contract, linalg, numpy_api
+from .apply import as_tensor, call, permute
 from .indexing import getitem
-from .traced import Trace, Traced, check_alive, current_trace, fail, tracing_into
+from .traced import Trace, Traced, check_alive, current_trace, fail, refuse, tracing_into
 
 __all__ = ["Tensor", "Trace", "current_trace", "tracing_into"]
 
@@ -148,6 +148,23 @@ class Tensor(Traced):
     def real(self) -> Any:
         return self
 
+    @property
+    def imag(self) -> Any:
+        return arrange.zeros_like(self)
+
+    # -- the array API standard
+    def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
+        return np.empty(0).__array_namespace__(api_version=api_version)
+
+    @property
+    def device(self) -> str:
+        """Of the arrays that come in and go out: 'cpu', as in NumPy."""
+        return "cpu"
+
+    def to_device(self, device: str, /, *, stream: Any = None) -> Any:
+        refuse("to_device()", device=device, stream=stream)
+        return self
+
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of a traced value without axes")
@@ -161,7 +178,7 @@ class Tensor(Traced):
     ravel = flatten = arrange.ravel
     swapaxes, squeeze, repeat, take, copy = (arrange.swapaxes, arrange.squeeze, arrange.repeat, arrange.take,
                                              arrange.copy)
-    dot, conj, conjugate = contract.dot, as_tensor, as_tensor
+    dot, conj, conjugate, diagonal = contract.dot, as_tensor, as_tensor, linalg.diagonal
 
     def reshape(self, *shape: Any, order: str = "C", copy: Any = None) -> Any:
         return arrange.reshape(self, shape[0] if len(shape) == 1 else shape, order)
@@ -172,7 +189,8 @@ class Tensor(Traced):
 
     def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
                copy: bool = True) -> Any:
-        return cast(self, dtype)
+        refuse("astype()", order=order)
+        return arrange.converted("astype", self, dtype, casting)
 
     # -- what a graph cannot hold
     __bool__ = _forbid(TracedBoolError, "the truth of {x} is not known while tracing",
@@ -195,8 +213,8 @@ class Tensor(Traced):
     tobytes, tofile, dump, dumps, view, getfield = (_memory(f".{n}()") for n in (
         "tobytes", "tofile", "dump", "dumps", "view", "getfield"))
     __reduce__ = _memory("pickling")
-    cumsum, cumprod, trace_, diagonal, nonzero, searchsorted, argsort, argpartition, choose, compress = (
-        _uncovered(n) for n in ("cumsum", "cumprod", "trace", "diagonal", "nonzero", "searchsorted",
+    cumsum, cumprod, nonzero, searchsorted, argsort, argpartition, choose, compress = (
+        _uncovered(n) for n in ("cumsum", "cumprod", "nonzero", "searchsorted",
                                 "argsort", "argpartition", "choose", "compress"))
 
     def __copy__(self) -> Any:
