@@ -266,6 +266,10 @@ def split_along(axis: int) -> Callable[..., list[Any]]:
 @located
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append: Any = np._NoValue) -> Any:
     out = as_tensor(a)
+    if n < 0:
+        raise ArgumentError(f"diff(): n must not be negative, as {n} is")
+    if n == 0:
+        return out
     k = check_axis(axis, out.ndim)
     ends = [None if v is None or v is np._NoValue else as_tensor(v) for v in (prepend, append)]
     if any(v is not None for v in ends):  # a scalar stands for one element on the axis

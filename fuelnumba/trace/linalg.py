@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ..core import dtypes as dt
+from ..core.dims import same
 from ..core.errors import ArgumentError, AxisError, ShapeError, UnsupportedFunctionError
 from ..core.ops import broadcast_shapes, check_axes, check_axis, fmt
 from . import arrange, contract
-from .apply import as_tensor, broadcast_to, call, cast, full, permute, reshape
+from .apply import as_tensor, broadcast_to, call, cast, permute, reshape
 from .indexing import getitem
 from .promote import CONVERSIONS
 from .traced import located, refuse
@@ -118,15 +119,21 @@ def matrix_trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
 
 
 # ---------------------------------------------------------------------------------------- norms
+def _extremum(x: Any, axes: Sequence[int], ord: float) -> str:
+    """The op for an order's largest or smallest; the largest of nothing is 0 here, which is its sum."""
+    return "min" if ord < 0 else "sum" if any(same(x.shape[k], 0) for k in axes) else "max"
+
+
 @located
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     """Of the elements along any axes: of order inf, -inf, 0 (how many are not 0), or any number."""
     x = as_float(x, "division")
-    how = {"axis": check_axes(axis, x.ndim), "keepdims": bool(keepdims)}
+    axes = check_axes(axis, x.ndim)
+    how = {"axis": axes, "keepdims": bool(keepdims)}
     if ord == 2:
         return call("sqrt", call("sum", call("square", x), **how))
     if ord in (np.inf, -np.inf):
-        return call("max" if ord > 0 else "min", call("absolute", x), **how)
+        return call(_extremum(x, axes, ord), call("absolute", x), **how)
     if ord == 0:
         return call("sum", cast(call("not_equal", x, 0), x.dtype), **how)
     if not isinstance(ord, (int, float, np.number)):
@@ -149,7 +156,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
                                        cure="covered are 1, -1, inf, -inf and the Frobenius norm")
     summed, compared = (-2, -1) if ord in (1, -1) else (-1, -2)
     sums = call("sum", call("absolute", x), axis=summed, keepdims=True)
-    out = call("max" if ord > 0 else "min", sums, axis=compared, keepdims=True)
+    out = call(_extremum(x, (compared,), ord), sums, axis=compared, keepdims=True)
     return out if keepdims else call("squeeze", call("squeeze", out, axis=out.ndim - 1), axis=out.ndim - 2)
 
 

@@ -11,8 +11,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ..core.dims import same_shape
 from ..core.errors import (
+    DTypeError,
     FuelError,
+    ShapeError,
     TracedBoolError,
     TracedConversionError,
     TracedIterationError,
@@ -21,7 +24,7 @@ from ..core.errors import (
     UnsupportedFunctionError,
 )
 from . import arrange, contract, linalg, numpy_api
-from .apply import as_tensor, call, permute
+from .apply import as_tensor, call, cast, permute
 from .indexing import getitem
 from .traced import Trace, Traced, check_alive, current_trace, fail, refuse, tracing_into
 
@@ -42,6 +45,25 @@ def _binary(op: str | _Binary) -> tuple[_Binary, _Binary]:
         return NotImplemented if _defers(other) else record(other, self)
 
     return forward, reflected
+
+
+def _in_place(op: str | _Binary) -> _Binary:
+    """`x += y`: a new value for the name, of x's shape and dtype as in NumPy. Values without axes may widen, as NumPy's
+    scalars do."""
+    forward, _ = _binary(op)
+    name = op if isinstance(op, str) else op.__name__
+
+    def assign(self: Any, other: Any) -> Any:
+        result = forward(self, other)
+        if result is NotImplemented or not self.shape:
+            return result
+        keeps_dtype = np.can_cast(result.dtype, self.dtype, "same_kind")
+        if not keeps_dtype or not same_shape(result.shape, self.shape):
+            fail(ShapeError if keeps_dtype else DTypeError, f"{name}() in place would make {result!r} of {self!r}",
+                 "an in-place operator keeps shape and dtype: write it out, x = x + y for x += y")
+        return cast(result, self.dtype)
+
+    return assign
 
 
 def _defers(other: Any) -> bool:
@@ -113,6 +135,10 @@ class Tensor(Traced):
     __xor__, __rxor__ = _binary("bitwise_xor")
     __lshift__, __rlshift__ = _binary("left_shift")
     __rshift__, __rrshift__ = _binary("right_shift")
+    __iadd__, __isub__, __imul__, __itruediv__, __ifloordiv__, __imod__, __iand__, __ior__, __ixor__ = map(_in_place, (
+        "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "bitwise_and", "bitwise_or", "bitwise_xor"))
+    __ilshift__, __irshift__ = _in_place("left_shift"), _in_place("right_shift")
+    __ipow__, __imatmul__ = _in_place(numpy_api.power), _in_place(contract.matmul)
     __eq__, __ne__ = _compare("equal"), _compare("not_equal")
     __lt__, __le__ = _compare("less"), _compare("less_equal")
     __gt__, __ge__ = _compare("greater"), _compare("greater_equal")
@@ -153,7 +179,7 @@ class Tensor(Traced):
         return arrange.zeros_like(self)
 
     # -- the array API standard
-    def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
+    def __array_namespace__(self, /, *, api_version: Any = None) -> Any:
         return np.empty(0).__array_namespace__(api_version=api_version)
 
     @property
