@@ -126,6 +126,17 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     return a
 
 
+def centred(back: bool) -> Callable[..., Any]:
+    """np.fft.fftshift, which brings element 0 to the middle of each axis, and its inverse."""
+
+    def shift(x: Any, axes: Any = None) -> Any:
+        x = as_tensor(x)
+        which = [check_axis(k, x.ndim) for k in (range(x.ndim) if axes is None else _tuple(axes))]
+        return roll(x, [-(x.shape[k] // 2) if back else x.shape[k] // 2 for k in which], tuple(which))
+
+    return located(shift)
+
+
 def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
     """The value itself: traced values never change."""
     refuse("numpy.copy", order=order)

@@ -324,7 +324,8 @@ FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.broadcast_to: ar.broadcast_to, np.broadcast_arrays: ar.broadcast_arrays,
     np.atleast_1d: ar.atleast(1), np.atleast_2d: ar.atleast(2), np.atleast_3d: ar.atleast(3),
     np.flip: ar.flip, np.fliplr: lambda m: ar.flip(m, 1), np.flipud: lambda m: ar.flip(m, 0),
-    np.roll: ar.roll, np.copy: ar.copy, np.meshgrid: ar.meshgrid,
+    np.roll: ar.roll, np.fft.fftshift: ar.centred(back=False), np.fft.ifftshift: ar.centred(back=True),
+    np.copy: ar.copy, np.meshgrid: ar.meshgrid,
     # joining and cutting
     np.concatenate: ar.concatenate, np.stack: ar.stack, np.vstack: ar.vstack, np.hstack: ar.hstack,
     np.dstack: ar.dstack, np.column_stack: ar.column_stack, np.split: ar.split,
@@ -349,7 +350,7 @@ FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
 
 
 def _name(fn: Callable[..., Any]) -> str:
-    module = (getattr(fn, "__module__", None) or "numpy").replace("numpy.linalg._linalg", "numpy.linalg")
+    module = (getattr(fn, "__module__", None) or "numpy").partition("._")[0]
     return f"{module}.{fn.__name__}"
 
 

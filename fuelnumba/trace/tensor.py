@@ -23,6 +23,7 @@ from ..core.errors import (
     TracedToNumpyError,
     UnsupportedFunctionError,
 )
+from ..core.source import user_location
 from . import arrange, contract, linalg, numpy_api
 from .apply import as_tensor, call, cast, permute
 from .indexing import getitem
@@ -84,7 +85,8 @@ def _forbid(kind: type[FuelError], what: str, cure: str) -> Callable[..., NoRetu
 
     def method(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
         check_alive(self)
-        fail(kind, what.format(x=self), cure)
+        self.trace.refused = kind(what.format(x=self), where=user_location(), cure=cure)
+        raise self.trace.refused
 
     return method
 
@@ -234,7 +236,7 @@ class Tensor(Traced):
     sort, fill, resize, put, itemset, partition = (_mutation(f".{n}()") for n in (
         "sort", "fill", "resize", "put", "itemset", "partition"))
     setflags, setfield, byteswap = (_mutation(f".{n}()") for n in ("setflags", "setfield", "byteswap"))
-    __array__ = _memory("np.asarray() or other code outside fuelnumba")
+    _number, _array = _conversion("use as a number"), _memory("np.asarray() or other code outside fuelnumba")
     __dlpack__ = __dlpack_device__ = _memory("DLPack")
     tobytes, tofile, dump, dumps, view, getfield = (_memory(f".{n}()") for n in (
         "tobytes", "tofile", "dump", "dumps", "view", "getfield"))
@@ -242,6 +244,9 @@ class Tensor(Traced):
     cumsum, cumprod, nonzero, searchsorted, argsort, argpartition, choose, compress = (
         _uncovered(n) for n in ("cumsum", "cumprod", "nonzero", "searchsorted",
                                 "argsort", "argpartition", "choose", "compress"))
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        (self._number if self.weak else self._array)()
 
     def __copy__(self) -> Any:
         return self

@@ -39,6 +39,7 @@ class Trace:
     on_capture: Callable[[np.ndarray[Any, Any]], None] | None = None  # told of every array read from outside
     captured: dict[int, Node] = field(default_factory=dict)  # id of an array -> its constant, which keeps it
     active: bool = False
+    refused: FuelError | None = None  # the latest conversion of a traced value that was refused
 
     def wrap(self, node: Node, weak: str | None = None, where: Location | None = None) -> Any:
         """The traced value of a node."""
@@ -66,14 +67,24 @@ def tracing_into(trace: Trace) -> Iterator[Trace]:
     try:
         with dims.tracing(trace.env):
             yield trace
-    except ValueError as err:
-        # NumPy wraps what float(x) raises in `array[0] = x`; the user wants to see the error inside.
-        if isinstance(err.__cause__, FuelError):
-            raise err.__cause__ from None
-        raise
+    except (TypeError, ValueError) as err:
+        # NumPy wraps what float(x) raises in `array[0] = x`, and replaces what x.__index__() raises in `np.zeros(x)`;
+        # the user wants to see the error inside.
+        inside = err.__cause__ if isinstance(err.__cause__, FuelError) else trace.refused
+        if isinstance(err, FuelError) or inside is None or not (inside is err.__cause__ or _came_from(err, inside.where)):
+            raise
+        raise inside from None
     finally:
         _running.traces.pop()
         trace.active = before
+
+
+def _came_from(err: Exception, where: Location | None) -> bool:
+    """Whether an error left this line without another Python frame below."""
+    tb = err.__traceback__
+    while tb is not None and tb.tb_next is not None:
+        tb = tb.tb_next
+    return tb is not None and where is not None and (tb.tb_frame.f_code.co_filename, tb.tb_lineno) == (where.file, where.line)
 
 
 class Traced:

@@ -131,7 +131,7 @@ def expected(call: Call) -> Any:
         return by_numpy(call)
 
 
-def ours(call: Call) -> Any:
+def ours(call: Call, jitted: Any = None) -> Any:
     """What the call gives in a jitted function. Raises Refused for a FuelError."""
     plain: list[Any] = []
 
@@ -144,7 +144,7 @@ def ours(call: Call) -> Any:
         return result
 
     try:
-        result = fn.jit(body)(*call.arrays)
+        result = (jitted or fn.jit(body))(*call.arrays)
     except FuelError as err:
         raise Refused(f"{type(err).__name__}: {err.what}") from None
     return plain[0] if plain else unwrapped(result)
@@ -158,6 +158,28 @@ class First:
         return options[0]
 
 
+class Full(First):
+    """Gives every parameter: those that may go either way by position, or by name."""
+
+    def __init__(self, by_name: bool) -> None:
+        self.by_name = by_name
+
+    def of(self, *options: Any) -> Any:
+        if options == (True, False):
+            return not self.by_name
+        return options[-1] if options == (False, True) else options[0]
+
+
+class Long(First):
+    """As First, with axes of another length."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def of(self, *options: Any) -> Any:
+        return self.length if options == LENGTHS else options[0]
+
+
 class Drawn(First):
     """Hypothesis chooses, and shrinks towards the first."""
 
@@ -169,11 +191,12 @@ class Drawn(First):
 
 
 Shape = tuple[int, ...]
+LENGTHS = (2, 3, 1, 0)
 
 
 def a_shape(c: First, least: int = 0, most: int = 3) -> Shape:
     rank = c.of(*sorted(range(least, most + 1), key=lambda r: abs(r - 2)))
-    return tuple(c.of(2, 3, 1, 0) for _ in range(rank))
+    return tuple(c.of(*LENGTHS) for _ in range(rank))
 
 
 def with_shape(shape: Shape, dtype: str, scale: int = 1) -> np.ndarray[Any, Any]:
@@ -301,7 +324,7 @@ def _many(c: First, dtypes: Sequence[str]) -> Given:
 
 @together("meshgrid")
 def _meshgrid(c: First, dtypes: Sequence[str]) -> Given:
-    return {"arrays": tuple(with_shape((c.of(2, 3, 1, 0),), d) for d in (*dtypes, *dtypes)[:c.of(2, 3, 1)])}
+    return {"arrays": tuple(with_shape((c.of(*LENGTHS),), d) for d in (*dtypes, *dtypes)[:c.of(2, 3, 1)])}
 
 
 @together("concat", "stack")
@@ -377,7 +400,7 @@ def _take_along_axis(c: First, dtypes: Sequence[str]) -> Given:
 
 @together("matmul", "linalg.matmul")
 def _matmul(c: First, dtypes: Sequence[str]) -> Given:
-    m, k, n, batch = c.of(2, 3, 1, 0), c.of(2, 3, 1, 0), c.of(2, 1, 3, 0), c.of((), (2,))
+    m, k, n, batch = c.of(*LENGTHS), c.of(*LENGTHS), c.of(2, 1, 3, 0), c.of((), (2,))
     left, right = c.of((*batch, m, k), (k,)), c.of((*batch, k, n), (k, n), (1, k, n), (k,))
     return {"x1": with_shape(left, dtypes[0]), "x2": with_shape(right, dtypes[-1], 2)}
 
@@ -401,7 +424,7 @@ def _tensordot(c: First, dtypes: Sequence[str]) -> Given:
 
 @together("linalg.outer")
 def _outer(c: First, dtypes: Sequence[str]) -> Given:
-    return {"x1": with_shape((c.of(2, 3, 1, 0),), dtypes[0]), "x2": with_shape((c.of(2, 3, 1, 0),), dtypes[-1], 2)}
+    return {"x1": with_shape((c.of(*LENGTHS),), dtypes[0]), "x2": with_shape((c.of(*LENGTHS),), dtypes[-1], 2)}
 
 
 @together("linalg.cross")
@@ -426,7 +449,7 @@ def _diff(c: First, dtypes: Sequence[str]) -> Given:
             "append": end() if c.of(False, True) else None}
 
 
-@together("bitwise_left_shift", "bitwise_right_shift", "pow", "operator.lshift", "operator.rshift", "operator.pow")
+@together("bitwise_left_shift", "bitwise_right_shift", "pow", *(f"operator.{i}{n}" for i in ("", "i") for n in ("lshift", "rshift", "pow")))
 def _not_negative(c: First, dtypes: Sequence[str]) -> Given:
     x1, x2 = arrays_like(c, dtypes)
     return {"x1": x1, "x2": np.abs(x2)}
@@ -439,8 +462,8 @@ def _matrix_power(c: First, dtypes: Sequence[str]) -> Given:
 
 
 LEAST_RANK = dict.fromkeys(("matrix_transpose", "linalg.matrix_transpose", "tril", "triu", "linalg.diagonal", "linalg.trace",
-                            "linalg.matrix_norm"), 2) | {"diff": 1, "unstack": 1}
-OPTIONS |= {"ord": lambda c, s: c.of(1, 2, float("inf"), 0, -float("inf"), 3, 0.5)}
+                            "linalg.matrix_norm"), 2) | dict.fromkeys(("unstack", "fft.fftshift", "fft.ifftshift"), 1)
+OPTIONS |= {"axes": lambda c, s: tuple(range(len(s)))[c.of(0, *range(1, len(s))):] if s else (), "ord": lambda c, s: c.of(1, 2, float("inf"), 0, -float("inf"), 3, 0.5)}
 ORDERS = {"linalg.matrix_norm": lambda c, s: c.of("fro", 1, -1, float("inf"), -float("inf"))}
 
 
