@@ -185,6 +185,8 @@ def full(value: Any, shape: Any, dtype: Any) -> Any:
     shape, dtype = check_shape(shape), dtype_of(dtype)
     if isinstance(value, (Traced, np.ndarray)):
         return broadcast_to(cast(as_tensor(value), dtype), shape)
+    if not isinstance(value, (bool, int, float, Dim, np.generic)) or isinstance(value, np.complexfloating):
+        raise ArgumentError(f"full(): the value cannot be {_described(value)}", cure="give a number, or an array without axes")
     where = user_location()
     return running_trace("full()", ()).wrap(promote.full(value, shape, dtype, where), None, where)
 

@@ -82,7 +82,7 @@ _UFUNC_TABLE: dict[str, str | Callable[..., Any]] = {
         "logical_and", "logical_or", "logical_xor", "logical_not",
         "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift",
     )},
-    "power": power, "invert": "bitwise_not", "fabs": "absolute", "rint": rint, "positive": positive,
+    "power": power, "invert": "bitwise_not", "fabs": lambda x: call("absolute", as_float(x)), "rint": rint, "positive": positive,
     "conjugate": as_tensor, "divmod": divmod_, "float_power": float_power, "matmul": contract.matmul,
     "vecdot": linalg.vecdot,
     "deg2rad": _scaled(np.pi / 180), "radians": _scaled(np.pi / 180),

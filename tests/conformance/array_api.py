@@ -452,7 +452,7 @@ def _diff(c: First, dtypes: Sequence[str]) -> Given:
 @together("bitwise_left_shift", "bitwise_right_shift", "pow", *(f"operator.{i}{n}" for i in ("", "i") for n in ("lshift", "rshift", "pow")))
 def _not_negative(c: First, dtypes: Sequence[str]) -> Given:
     x1, x2 = arrays_like(c, dtypes)
-    return {"x1": x1, "x2": np.abs(x2)}
+    return {"x1": x1, "x2": np.asarray(np.abs(x2))}
 
 
 @together("linalg.matrix_power")
