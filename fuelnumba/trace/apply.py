@@ -196,7 +196,7 @@ def cast(x: Any, dtype: Any) -> Any:
     """x in another dtype; x itself when it has it already and is not weak."""
     x, dtype = as_tensor(x), dtype_of(dtype)
     if x.node.dtype is dtype:
-        return x if x.weak is None else x.trace.wrap(x.node, None, x.where)
+        return x if x.weak is None else x.origin.wrap(x.node, None, x.where)
     return call("cast", x, dtype=dtype)
 
 

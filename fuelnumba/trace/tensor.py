@@ -85,8 +85,8 @@ def _forbid(kind: type[FuelError], what: str, cure: str) -> Callable[..., NoRetu
 
     def method(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
         check_alive(self)
-        self.trace.refused = kind(what.format(x=self), where=user_location(), cure=cure)
-        raise self.trace.refused
+        self.origin.refused = kind(what.format(x=self), where=user_location(), cure=cure)
+        raise self.origin.refused
 
     return method
 
@@ -206,7 +206,7 @@ class Tensor(Traced):
     ravel = flatten = arrange.ravel
     swapaxes, squeeze, repeat, take, copy = (arrange.swapaxes, arrange.squeeze, arrange.repeat, arrange.take,
                                              arrange.copy)
-    dot, conj, conjugate, diagonal = contract.dot, as_tensor, as_tensor, linalg.diagonal
+    dot, conj, conjugate, diagonal, trace = contract.dot, as_tensor, as_tensor, linalg.diagonal, linalg.trace
 
     def reshape(self, *shape: Any, order: str = "C", copy: Any = None) -> Any:
         return arrange.reshape(self, shape[0] if len(shape) == 1 else shape, order)

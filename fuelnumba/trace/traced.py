@@ -93,13 +93,13 @@ class Traced:
     `weak` is None for arrays and 'b', 'i' or 'f' for a traced Python scalar, which never widens an array.
     """
 
-    __slots__ = ("node", "trace", "weak", "where")
+    __slots__ = ("node", "origin", "weak", "where")
     final: ClassVar[type[Traced]]
 
     def __init__(self, node: Node, weak: str | None, trace: Trace, where: Location | None = None) -> None:
         self.node = node
         self.weak = weak
-        self.trace = trace
+        self.origin = trace
         self.where = where
 
     def __init_subclass__(cls) -> None:
@@ -138,10 +138,10 @@ Traced.final = Traced
 
 def check_alive(x: Traced) -> None:
     """Raises LeakedTracerError when the trace that made `x` is not running in this thread."""
-    if not x.trace.active or x.trace not in _running.traces:
+    if not x.origin.active or x.origin not in _running.traces:
         made = f", made at {x.where.file}:{x.where.line}," if x.where else ""
-        state = "has ended" if not x.trace.active else "runs in another thread"
-        fail(LeakedTracerError, f"{x!r}{made} is used, but the trace of {x.trace.name}() {state}",
+        state = "has ended" if not x.origin.active else "runs in another thread"
+        fail(LeakedTracerError, f"{x!r}{made} is used, but the trace of {x.origin.name}() {state}",
              "return it from the traced function and use the array that comes out, "
              "instead of keeping it in a global, an attribute or a container")
 

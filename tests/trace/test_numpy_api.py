@@ -56,7 +56,7 @@ def test_argument_reductions(name: str, axis: Any) -> None:
 
 
 @pytest.mark.parametrize("fn", [
-    np.trace, lambda x: np.trace(x, 1), lambda x: np.trace(x, -1, 2, 0), lambda x: np.trace(x, axis1=-1, axis2=1, dtype=np.float32),
+    np.trace, lambda x: x.trace(1), lambda x: np.trace(x, 1), lambda x: np.trace(x, -1, 2, 0), lambda x: np.trace(x, axis1=-1, axis2=1, dtype=np.float32),
     np.diagonal, lambda x: np.diagonal(x, -1, 1, 2), lambda x: x.diagonal(3, 0, 2), lambda x: np.diagonal(x, -5),
     lambda x: np.linalg.diagonal(x, offset=2), lambda x: np.linalg.trace(x, offset=-1),
     lambda x: np.linalg.norm(x, 1, axis=(2, 0)), lambda x: np.linalg.norm(x, -1, axis=(0, 2), keepdims=True),
