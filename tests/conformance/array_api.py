@@ -138,7 +138,7 @@ def ours(call: Call, jitted: Any = None) -> Any:
     def body(*arrays: Any) -> Any:
         plain.clear()
         result = call.on(np, arrays)
-        if isinstance(result, (bool, np.dtype)):
+        if isinstance(result, (bool, np.dtype)):  # no arrays, which a jitted function returns
             plain.append(result)
             return arrays[0]
         return result
@@ -317,7 +317,7 @@ def _broadcast_to(c: First, dtypes: Sequence[str]) -> Given:
     return {"x": x, "shape": (*(2,) * c.of(1, 0), *(c.of(3, 1, 0) if n == 1 else n for n in x.shape))}
 
 
-@together("broadcast_arrays", "meshgrid", "result_type")
+@together("broadcast_arrays", "result_type")
 def _many(c: First, dtypes: Sequence[str]) -> Given:
     return {"arrays": arrays_like(c, (*dtypes, *dtypes[:c.of(0, 1)]))}
 
@@ -488,12 +488,17 @@ def parameters(name: str) -> tuple[inspect.Parameter, ...]:
 @functools.cache
 def array_count(name: str) -> int:
     """How many arrays of data a call takes, each with a dtype of its own."""
-    if name in ("concat", "stack", "broadcast_arrays", "meshgrid", "result_type", "where", "operator.matmul", *_PAIRS):
+    if name in ("concat", "stack", "broadcast_arrays", "meshgrid", "result_type"):
         return 2
     return sum(p.name in ("x1", "x2") for p in parameters(name)) or 1
 
 
-_PAIRS = ("isin",)
+def choices(name: str, p: inspect.Parameter) -> Callable[[First, Shape], Any]:
+    if p.name == "axis":
+        return axes_of(p)
+    if p.name not in OPTIONS:
+        raise LookupError(f"{name} takes {p}: say in OPTIONS or TOGETHER what that may be")
+    return ORDERS.get(name, OPTIONS[p.name]) if p.name == "ord" else OPTIONS[p.name]
 
 
 def build(name: str, c: First, dtypes: Sequence[str]) -> Call:
@@ -527,11 +532,8 @@ def build(name: str, c: First, dtypes: Sequence[str]) -> Call:
                 continue
         elif p.kind is p.VAR_POSITIONAL:
             value = given["arrays"]
-        elif c.of(False, True):
-            choose = axes_of(p) if p.name == "axis" else ORDERS.get(name, OPTIONS[p.name]) if p.name == "ord" else OPTIONS[p.name]
-            value = choose(c, shape)
-        elif p.default is p.empty:
-            value = axes_of(p)(c, shape) if p.name == "axis" else OPTIONS[p.name](c, shape)
+        elif p.default is p.empty or c.of(False, True):
+            value = choices(name, p)(c, shape)
         else:
             continue
         if p.kind is p.VAR_POSITIONAL:
