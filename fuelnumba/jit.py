@@ -454,7 +454,7 @@ class Jitted(Generic[P, R]):
                     outputs.append(as_tensor(leaf).node)
                 else:
                     constants.append((k, leaf))
-        leaks = watch.leaked(lambda v: isinstance(v, Tensor) and v.trace is trace)
+        leaks = watch.leaked(lambda v: isinstance(v, Tensor) and v.origin is trace)
         if leaks:
             raise LeakedTracerError(f"{self.name}() left a traced value in {leaks[0]}",
                                     cure="return the value instead: what a trace stores elsewhere is not computed")

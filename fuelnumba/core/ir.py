@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from .dims import SymEnv, same_shape
+from . import dtypes as dt
+from .dims import Dim, SymEnv, same_shape
 from .dtypes import DType
-from .errors import GraphError
+from .errors import ArgumentError, GraphError
 from .layout import Shape
 from .ops import Aval, OpDef, op
 from .source import Location
@@ -128,6 +129,37 @@ class Captured:
 
 def constant_node(captured: Captured, shape: Shape, dtype: DType, where: Location | None = None) -> Node:
     return intern(CONSTANT, (), {"captured": captured}, shape, dtype, where)
+
+
+def canonical(value: Any, dtype: DType) -> Any:
+    """A number as `full` nodes keep it: a Python bool, int or float that `dtype` holds exactly.
+
+    f32 values keep their short spelling: 0.1, not 0.10000000149011612.
+    """
+    if isinstance(value, Dim):
+        return value
+    if dtype.kind == "b":
+        return bool(value)
+    if dtype.is_integer:
+        info = np.iinfo(dtype.numpy)
+        if not isinstance(value, (int, np.integer, np.bool_)):  # as a cast has it: truncated, saturated, NaN is 0
+            return 0 if value != value else int(min(max(float(value), info.min), info.max))
+        if not info.min <= value <= info.max:
+            raise ArgumentError(f"the Python int {value} does not fit {dtype}", cure="give a value that fits, or a wider dtype")
+        return int(value)
+    try:
+        v = float(value)
+    except OverflowError:
+        raise ArgumentError(f"the Python int {value} does not fit {dtype}") from None
+    if dtype is dt.f64 or v != v:
+        return v
+    with np.errstate(all="ignore"):
+        rounded = dtype.numpy.type(v)
+    if dtype is dt.f32:
+        short = float(str(rounded))
+        if np.float32(short) == rounded:
+            return short
+    return float(rounded)
 
 
 def full_node(value: Any, shape: Shape, dtype: DType, where: Location | None = None) -> Node:

@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..core.dtypes import DType
+from ..core.errors import ArgumentError
+from ..core.ir import canonical
 from ..core.ops import Aval, Dtype, Int, Number, elementwise, op, same_shapes
 from ..core.scalar import (
     PRIMS,
@@ -119,8 +122,37 @@ def _same_as_x(*avals: Aval, **attrs: Any) -> Aval:
     return Aval(same_shapes("an elementwise op", avals), avals[0].dtype)
 
 
+def _bounds(dtype: DType, low: float | None, high: float | None) -> tuple[Any, Any]:
+    """The bounds of a clamp in its dtype; None where every number of the dtype is within. Raises ArgumentError."""
+    if not dtype.is_integer:
+        return tuple(None if v is None else canonical(v, dtype) for v in (low, high))  # type: ignore[return-value]
+    for v in (low, high):
+        if isinstance(v, float) and not (v.is_integer() or abs(v) == float("inf")):
+            raise ArgumentError(f"clamp(): {v} is no bound for {dtype}", cure="give an integer, or cast the array to floats")
+    info = np.iinfo(dtype.numpy)
+    return (None if low is None or low <= info.min else _fitting(low, dtype),
+            None if high is None or high >= info.max else _fitting(high, dtype))
+
+
+def _fitting(v: float, dtype: DType) -> Any:
+    if abs(v) == float("inf"):
+        raise ArgumentError(f"clamp(): no {dtype} is within a bound of {v}")
+    return canonical(int(v), dtype)
+
+
+def _clamp_aval(x: Aval, min: float | None, max: float | None) -> Aval:
+    _bounds(x.dtype, min, max)
+    return x
+
+
+def _masked_fill_aval(x: Aval, condition: Aval, value: float) -> Aval:
+    canonical(value, x.dtype)
+    return _same_as_x(x, condition)
+
+
 def _clamp(build: Any, inputs: Any, *, min: float | None, max: float | None) -> Any:
     x, = inputs
+    min, max = _bounds(x.dtype, min, max)
     if min is not None:
         x = build.op("maximum", (x, build.full_like(x, min)))
     return x if max is None else build.op("minimum", (x, build.full_like(x, max)))
@@ -141,14 +173,14 @@ def _powi(build: Any, inputs: Any, *, n: int) -> Any:
     return out if n > 0 else build.op("reciprocal", (out,))
 
 
-op("clamp", "elementwise", "x", infer=_same_as_x, domain="number", decompose=_clamp, reference="Clamp",
+op("clamp", "elementwise", "x", infer=_clamp_aval, domain="number", decompose=_clamp, reference="Clamp",
    attrs={"min": Number(None), "max": Number(None)}, doc="x held between min and max; either may be None",
    ref=lambda x, min, max: np.clip(x, min, max) if (min, max) != (None, None) else x)
 op("powi", "elementwise", "x", infer=_same_as_x, domain="number", decompose=_powi, reference="PowI",
    attrs={"n": Int()}, ref=lambda x, n: np.power(x, n), doc="x to the power of a static integer n, by multiplication")
-op("masked_fill", "elementwise", "x condition", infer=_same_as_x, domain="any", reference="MaskedFill",
+op("masked_fill", "elementwise", "x condition", infer=_masked_fill_aval, domain="any", reference="MaskedFill",
    attrs={"value": Number()}, ref=lambda x, condition, value: np.where(condition, value, x),
-   decompose=lambda build, xs, *, value: build.op("where", (xs[1], build.full_like(xs[0], value), xs[0])),
+   decompose=lambda build, xs, *, value: build.op("where", (xs[1], build.full_like(xs[0], canonical(value, xs[0].dtype)), xs[0])),
    doc="x with `value` where condition holds")
 
 

@@ -24,7 +24,7 @@ from ..core import errors
 from ..core.ops import DOMAINS
 from ..trace import numpy_api
 from ..trace.promote import CONVERSIONS
-from . import coverage
+from . import array_api, coverage
 
 EXAMPLE = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n*```text\n(?P<output>.*?)^```$)?", re.M | re.S)
 MARKED = re.compile(r"(?P<head><!-- generated: (?P<name>[\w-]+) -->\n).*?(?P<tail><!-- end -->)", re.S)
@@ -104,7 +104,8 @@ def _depth(kind: type) -> int:
 
 GENERATED: dict[str, Callable[[], str]] = {
     "promotion": promotion_table, "weak-scalars": weak_table, "domains": domain_table, "numpy": numpy_list,
-    "errors": error_list, "coverage": coverage.markdown,
+    "errors": error_list, "coverage": coverage.markdown, "array-api": array_api.markdown,
+    "array-api-departures": array_api.departures, "array-api-numpy": array_api.numpy_departures,
 }
 
 

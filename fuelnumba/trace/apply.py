@@ -191,6 +191,8 @@ def full(value: Any, shape: Any, dtype: Any) -> Any:
     check_size("full", Aval(shape, dtype))
     if isinstance(value, (Traced, np.ndarray)):
         return broadcast_to(cast(as_tensor(value), dtype), shape)
+    if not isinstance(value, (bool, int, float, Dim, np.generic)) or isinstance(value, np.complexfloating):
+        raise ArgumentError(f"full(): the value cannot be {_described(value)}", cure="give a number, or an array without axes")
     if not isinstance(value, (bool, np.bool_, Dim)):
         check_number(float, value)
         if dtype.is_integer:  # floats are truncated, as by astype
@@ -204,7 +206,7 @@ def cast(x: Any, dtype: Any) -> Any:
     """x in another dtype; x itself when it has it already and is not weak."""
     x, dtype = as_tensor(x), dtype_of(dtype)
     if x.node.dtype is dtype:
-        return x if x.weak is None else x.trace.wrap(x.node, None, x.where)
+        return x if x.weak is None else x.origin.wrap(x.node, None, x.where)
     return call("cast", x, dtype=dtype)
 
 

@@ -22,9 +22,9 @@ from ..core.errors import (
 )
 from ..core.ops import OPS, check_bool, whole
 from . import arrange as ar
-from . import contract
+from . import contract, linalg
 from .apply import as_tensor, call, cast, reshape
-from .promote import CONVERSIONS
+from .linalg import as_float, widened
 from .traced import RAW, Traced, fail, located, refuse, refused
 
 
@@ -32,17 +32,6 @@ from .traced import RAW, Traced, fail, located, refuse, refused
 def rint(x: Any) -> Any:
     """Rounded to even; integers become floats, as np.rint has it (np.round keeps them)."""
     return call("round", as_float(x))
-
-
-def as_float(x: Any, domain: str = "float") -> Any:
-    """x in the floats that NumPy's float-only functions use for its dtype."""
-    x = as_tensor(x)
-    return cast(x, CONVERSIONS[domain][x.node.dtype]) if x.node.dtype in CONVERSIONS[domain] else x
-
-
-def widened(x: Any) -> Any:
-    """Half types in f32: a square or product of theirs may not fit where the sum, mean or root made of it does."""
-    return cast(x, dt.f32) if x.node.dtype.is_float and x.node.dtype.bits == 16 else x
 
 
 def positive(x: Any) -> Any:
@@ -85,13 +74,6 @@ def float_power(x: Any, y: Any) -> Any:
     return call("power", as_tensor(x, dt.f64), as_tensor(y, dt.f64))
 
 
-def vecdot(a: Any, b: Any) -> Any:
-    """Sums of products along the last axis."""
-    a, b = as_tensor(a), as_tensor(b)
-    dtype = dt.promote(a.node.dtype, b.node.dtype)
-    return cast(call("sum", call("multiply", widened(a), widened(b)), axis=-1), dtype)
-
-
 def _scaled(factor: float) -> Callable[[Any], Any]:
     return lambda x: call("multiply", as_float(x), factor)
 
@@ -106,9 +88,10 @@ _UFUNC_TABLE: dict[str, str | Callable[..., Any]] = {
         "logical_and", "logical_or", "logical_xor", "logical_not",
         "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift",
     )},
-    "square": square, "power": power, "invert": "bitwise_not", "fabs": "absolute", "rint": rint, "positive": positive,
+    "square": square, "power": power, "invert": "bitwise_not", "fabs": lambda x: call("absolute", as_float(x)), "rint": rint,
+    "positive": positive,
     "conjugate": as_tensor, "divmod": divmod_, "float_power": float_power, "matmul": contract.matmul,
-    "vecdot": vecdot,
+    "vecdot": linalg.vecdot,
     "deg2rad": _scaled(np.pi / 180), "radians": _scaled(np.pi / 180),
     "rad2deg": _scaled(180 / np.pi), "degrees": _scaled(180 / np.pi),
     "signbit": lambda x: call("less", call("copysign", 1.0, x), 0),
@@ -127,9 +110,8 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
     if kwargs.pop("out", None) is not None:
         raise TracedMutationError(f"{name}(..., out=...) writes into an array while tracing",
                                   cure="use the value the function returns")
-    dtype = kwargs.pop("dtype", None)
-    for quiet in ("casting", "subok"):
-        kwargs.pop(quiet, None)
+    dtype, casting = kwargs.pop("dtype", None), kwargs.pop("casting", None)
+    kwargs.pop("subok", None)
     refuse(name, order=kwargs.pop("order", None))
     if method == "reduce" and ufunc in REDUCE:
         refuse(f"{name}.reduce", initial=kwargs.pop("initial", None), where=kwargs.pop("where", True))
@@ -139,11 +121,14 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
     target = UFUNCS.get(ufunc)
     if method != "__call__" or target is None:
         unsupported(name if method == "__call__" else f"{name}.{method}")
+    own = {"axis": kwargs.pop("axis")} if target is linalg.vecdot and "axis" in kwargs else {}
     refuse(name, where=kwargs.pop("where", True), **kwargs)
+    if casting in ("no", "equiv"):
+        refuse(name, casting=casting)
     try:
         if dtype is not None:
-            inputs = tuple(as_tensor(x, dtype) for x in inputs)
-        return call(target, *inputs) if isinstance(target, str) else target(*inputs)
+            inputs = tuple(ar.converted(ufunc.__name__, x, dtype, casting) for x in inputs)
+        return call(target, *inputs) if isinstance(target, str) else target(*inputs, **own)
     except FuelError:
         raise
     except RAW as err:
@@ -236,19 +221,6 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
     return call("sum", call("not_equal", a, 0), axis=axis, keepdims=_given(keepdims))
 
 
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """Of vectors: 2-, 1- and max-norm; of matrices: Frobenius."""
-    x = as_float(x, "division")
-    one_axis = isinstance(axis, int) or (axis is None and x.ndim == 1)
-    if ord is None or (ord == 2 and one_axis) or (ord == "fro" and not one_axis):
-        squares = call("square", widened(x))
-        return cast(call("sqrt", call("sum", squares, axis=axis, keepdims=keepdims)), x.dtype)
-    if one_axis and ord in (1, np.inf):
-        return call("sum" if ord == 1 else "max", call("absolute", x), axis=axis, keepdims=keepdims)
-    raise UnsupportedFunctionError(f"numpy.linalg.norm is not covered with ord={ord!r} for {x!r}",
-                                   cure="covered are 1, 2 and inf for vectors, and the Frobenius norm")
-
-
 # -------------------------------------------------------------------------------- elementwise functions
 def where_(condition: Any, x: Any = None, y: Any = None) -> Any:
     if x is None or y is None:
@@ -263,6 +235,10 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: 
     low = min if a_min is None or a_min is _NOT_GIVEN else a_min
     high = max if a_max is None or a_max is _NOT_GIVEN else a_max
     a = as_tensor(a)
+    if a.node.dtype.is_integer and a.weak is None:  # written ints beyond the dtype bound nothing
+        info = np.iinfo(a.dtype)
+        low = None if type(low) is int and low <= info.min else low
+        high = None if type(high) is int and high >= info.max else high
     plain = all(v is None or type(v) in (int, float) for v in (low, high))
     if plain and a.node.dtype.is_float and a.weak is None:
         return call("clamp", a, min=low, max=high)
@@ -297,7 +273,15 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
 
 
 def astype(x: Any, dtype: Any, /, *, copy: Any = True, device: Any = None) -> Any:
+    refuse("numpy.astype", device=device)
     return cast(x, dtype)
+
+
+def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None) -> Any:
+    """Compares each with each, so that the memory it takes is the product of the two sizes in bytes."""
+    x, wanted = as_tensor(element), reshape(test_elements, (-1,))
+    found = call("any", call("equal", call("unsqueeze", x, axis=x.ndim), wanted), axis=-1)
+    return call("logical_not", found) if invert else found
 
 
 # -------------------------------------------------------------------------------- about shapes and dtypes
@@ -311,6 +295,10 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
         return a
 
     return np.result_type(*map(stand_in, arrays_and_dtypes))
+
+
+def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
+    return bool(np.can_cast(from_.dtype if isinstance(from_, Traced) else from_, to, casting))
 
 
 def size(a: Any, axis: Any = None) -> Any:
@@ -334,34 +322,45 @@ FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.max: extremum("max"), np.amax: extremum("max"), np.min: extremum("min"), np.amin: extremum("min"),
     np.any: extremum("any"), np.all: extremum("all"),
     np.argmax: arg_extremum("argmax"), np.argmin: arg_extremum("argmin"),
-    np.var: var, np.std: std, np.ptp: ptp, np.count_nonzero: count_nonzero, np.linalg.norm: norm,
+    np.var: var, np.std: std, np.ptp: ptp, np.count_nonzero: count_nonzero,
     # elementwise
     np.where: where_, np.clip: clip, np.round: round_, np.around: round_, np.array_equal: array_equal,
-    np.astype: astype, np.real: as_tensor,
+    np.astype: astype, np.real: as_tensor, np.imag: lambda val: ar.zeros_like(val), np.isin: isin,
     # products
     np.dot: contract.dot, np.inner: contract.inner, np.outer: contract.outer, np.vdot: contract.vdot,
     np.tensordot: contract.tensordot, np.einsum: contract.einsum,
+    np.linalg.matmul: lambda x1, x2, /: contract.matmul(x1, x2), np.linalg.vecdot: linalg.vecdot,
+    np.linalg.tensordot: lambda x1, x2, /, *, axes=2: contract.tensordot(x1, x2, axes),
+    np.linalg.outer: linalg.outer, np.linalg.cross: linalg.cross, np.linalg.matrix_power: linalg.matrix_power,
+    # matrices
+    np.diagonal: linalg.diagonal, np.linalg.diagonal: linalg.matrix_diagonal,
+    np.trace: linalg.trace, np.linalg.trace: linalg.matrix_trace,
+    np.linalg.norm: linalg.norm, np.linalg.vector_norm: linalg.vector_norm, np.linalg.matrix_norm: linalg.matrix_norm,
     # axes and order
     np.reshape: ar.reshape, np.ravel: ar.ravel, np.transpose: ar.transpose, np.permute_dims: ar.transpose,
-    np.matrix_transpose: lambda x, /: ar.swapaxes(x, -1, -2), np.swapaxes: ar.swapaxes,
+    np.matrix_transpose: ar.matrix_transpose, np.linalg.matrix_transpose: ar.matrix_transpose, np.swapaxes: ar.swapaxes,
     np.moveaxis: ar.moveaxis, np.expand_dims: ar.expand_dims, np.squeeze: ar.squeeze,
     np.broadcast_to: ar.broadcast_to, np.broadcast_arrays: ar.broadcast_arrays,
     np.atleast_1d: ar.atleast(1), np.atleast_2d: ar.atleast(2), np.atleast_3d: ar.atleast(3),
     np.flip: ar.flip, np.fliplr: lambda m: ar.flip(m, 1), np.flipud: lambda m: ar.flip(m, 0),
-    np.roll: ar.roll, np.copy: ar.copy,
+    np.roll: ar.roll, np.fft.fftshift: ar.centred(back=False), np.fft.ifftshift: ar.centred(back=True),
+    np.copy: ar.copy, np.meshgrid: ar.meshgrid,
     # joining and cutting
     np.concatenate: ar.concatenate, np.stack: ar.stack, np.vstack: ar.vstack, np.hstack: ar.hstack,
     np.dstack: ar.dstack, np.column_stack: ar.column_stack, np.split: ar.split,
     np.array_split: ar.array_split, np.hsplit: ar.split_along(1), np.vsplit: ar.split_along(0),
     np.dsplit: ar.split_along(2), np.repeat: ar.repeat, np.tile: ar.tile, np.pad: ar.pad, np.diff: ar.diff,
+    **({np.unstack: ar.unstack} if hasattr(np, "unstack") else {}),  # from NumPy 2.1 on
     # indexing
     np.take: ar.take, np.take_along_axis: ar.take_along_axis,
     np.tril: ar.triangle("tril"), np.triu: ar.triangle("triu"),
     # new arrays
-    np.zeros_like: ar.filled_like(0), np.ones_like: ar.filled_like(1), np.empty_like: ar.filled_like(0),
+    np.zeros_like: ar.zeros_like, np.ones_like: ar.filled_like("ones_like", 1),
+    np.empty_like: ar.filled_like("empty_like", 0),
     np.full_like: ar.full_like, np.zeros: ar.zeros, np.ones: ar.ones, np.empty: ar.zeros, np.full: ar.full,
     # about
     np.ndim: lambda a: a.ndim, np.shape: lambda a: a.shape, np.size: size, np.result_type: result_type,
+    np.can_cast: can_cast,
     np.iscomplexobj: lambda x: False, np.isrealobj: lambda x: True,
     # never
     **{getattr(np, n): writes(n) for n in (
@@ -370,7 +369,7 @@ FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
 
 
 def _name(fn: Callable[..., Any]) -> str:
-    module = (getattr(fn, "__module__", None) or "numpy").replace("numpy.linalg._linalg", "numpy.linalg")
+    module = (getattr(fn, "__module__", None) or "numpy").partition("._")[0]
     return f"{module}.{fn.__name__}"
 
 
