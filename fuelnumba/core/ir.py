@@ -171,6 +171,17 @@ class Graph:
 
     __repr__ = __str__
 
+    def svg(self, folded: bool | None = None) -> str:
+        """The graph as a picture, SVG. folded: whether repeated layers are drawn once; None: in graphs that are not small."""
+        from .picture import draw
+
+        return draw(self, folded)
+
+    def _repr_html_(self) -> str:
+        from .picture import graph_html
+
+        return graph_html(self)
+
 
 def topological(roots: Iterable[Node]) -> list[Node]:
     seen: set[Node] = set()
