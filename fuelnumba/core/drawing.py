@@ -11,6 +11,7 @@ import bisect
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from itertools import pairwise
 
 CHAR, LINE, PAD_X, PAD_Y = 6.7, 14.0, 8.0, 5.0  # a character of the font, a line of text, a box around text
 GAP_X, GAP_Y, FRAME, HEAD, LOOP = 16.0, 24.0, 10.0, 20.0, 9.0
@@ -191,6 +192,10 @@ class _Level:
             rows[0].insert(0, label)
             self.all.append(label)
         _move(rows)
+        if frame.kind != "page":  # at the left edge, and left of all ports
+            label.x = min(i.x - i.w / 2 for i in self.all if i is not label or len(self.all) == 1) + label.w / 2
+            if len(rows[0]) > 1:
+                label.x = min(label.x, rows[0][1].x - (rows[0][1].w + label.w) / 2 - GAP_X)
         side = 0.0 if frame.kind == "page" else FRAME + LOOP * len(frame.loops)
         left = min((i.x - i.w / 2 for i in self.all), default=0.0) - side
         right = max((i.x + i.w / 2 for i in self.all), default=0.0) + (0.0 if frame.kind == "page" else FRAME)
@@ -235,11 +240,11 @@ class _Level:
             if i in ports or i in fed or not (is_view or i in roots):
                 fed.add(i)
                 fed.update(after.get(i, ()))
-            for b in after.get(i, ()):
-                b.row = max(b.row, i.row + 1)
-                waiting[b] -= 1
-                if not waiting[b]:
-                    order.append(b)
+            for reader in after.get(i, ()):
+                reader.row = max(reader.row, i.row + 1)
+                waiting[reader] -= 1
+                if not waiting[reader]:
+                    order.append(reader)
         for i in reversed(order):
             if i not in fed and i in after:
                 i.row = max(min(b.row for b in after[i]) - 1, i.row)
@@ -260,7 +265,7 @@ class _Level:
                 self.all.append(bend)
                 chain.append(bend)
             chain.append(end)
-            for k, (p, q) in enumerate(zip(chain, chain[1:])):
+            for k, (p, q) in enumerate(pairwise(chain)):
                 out = self.port(a, False) if k == 0 else 0.0
                 into = self.port(b, True) if q is end else 0.0
                 p.below.append((q, into, out))
@@ -313,7 +318,7 @@ def _order(rows: list[list[_Item]]) -> None:
 
 def _crossings(rows: list[list[_Item]]) -> int:
     count = 0
-    for upper, lower in zip(rows, rows[1:]):
+    for upper, lower in pairwise(rows):
         place = {i: k for k, i in enumerate(lower)}
         ends = sorted((k + out * 1e-4, place[n] + into * 1e-4) for k, i in enumerate(upper) for n, into, out in i.below)
         seen: list[float] = []
@@ -343,7 +348,7 @@ def _move(rows: list[list[_Item]]) -> None:
                 total = sum(t for _, t in pull)
                 wanted.append(sum(x * t for x, t in pull) / total if total else i.x)
                 weights.append(total or 0.05)
-            for i, x in zip(row, _pack(wanted, weights, [(a.w + b.w) / 2 + GAP_X for a, b in zip(row, row[1:])])):
+            for i, x in zip(row, _pack(wanted, weights, [(a.w + b.w) / 2 + GAP_X for a, b in pairwise(row)])):
                 i.x = x
 
 

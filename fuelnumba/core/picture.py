@@ -46,9 +46,10 @@ class _Picture:
         self.chosen: dict[tuple[Box, tuple[int, ...]], Box] = {}
         self.drawn = self.left_out = 0
         computed = [n for n in order if n.op.kind != "leaf" or n.op is ir.EMPTY]
-        if folded is None:
-            folded = len(computed) > FOLD_FROM
-        items = fold(computed, [(g.key, g.nodes) for g in groups], LEAST if len(computed) > FOLD_FROM else 1) if folded else computed
+        is_small = len(computed) <= FOLD_FROM
+        items: Sequence[Node | Repeat] = computed
+        if folded or (folded is None and not is_small):
+            items = fold(computed, [(g.key, g.nodes) for g in groups], 1 if is_small else LEAST)
         self.group = {n: g for g in groups for n in g.nodes if len(g.nodes) > 1}
         self.alone = {g.nodes[0]: g for g in groups if len(g.nodes) == 1}
         self.frames: dict[tuple[int, int], Frame] = {}
