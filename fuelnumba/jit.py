@@ -279,7 +279,7 @@ class Jitted(Generic[P, R]):
             for special in list(known):
                 if special.plan.generation != bindings.generation:
                     known.remove(special)
-                    reasons.append(["kernels were registered or removed", *special.misfits(names, shapes)])
+                    reasons.append([bindings.change_since(special.plan.generation), *special.misfits(names, shapes)])
                     continue
                 changed = special.guards.check()
                 if changed is not None:

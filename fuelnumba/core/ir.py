@@ -76,7 +76,7 @@ def intern(op_: OpDef, inputs: Sequence[Node], attrs: Mapping[str, Any], shape: 
            where: Location | None = None) -> Node:
     """The node for this application: the existing one, if there is one."""
     items = tuple(attrs.items())
-    key = (op_.name, tuple(n.id for n in inputs), _freeze(items), shape, dtype.name)
+    key = (op_, tuple(n.id for n in inputs), _freeze(items), shape, dtype.name)
     with _lock:
         node = _pool.get(key)
         if node is None:
