@@ -128,8 +128,10 @@ def no_kernel(node: Node, refused: Sequence[str] = (), backend: str = CPU) -> No
     served = sorted({d.name for k in node.op.kernels for ds in k.types.values() for d in ds})
     nearby = f"{node.op.name} has kernels for {', '.join(served)}" if served else f"{node.op.name} has no kernels"
     why = f" ({'; '.join(refused)})" if refused else ""
+    cure = ("cast the arrays first, e.g. x.astype('f32'), or register_kernel one of your own" if served else
+            "attach one with the op's decorator kernel(...), anew if the op was declared anew")
     return NoKernelError(f"no kernel for {node.op.name} on ({_dtypes(key_dtypes(node))}) on {backend}{why}; {nearby}",
-                         where=node.where, cure="cast the arrays first, e.g. x.astype('f32'), or register_kernel one of your own")
+                         where=node.where, cure=cure)
 
 
 def _dtypes(dtypes: Sequence[DType]) -> str:

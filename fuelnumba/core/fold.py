@@ -1,8 +1,9 @@
 """Equal pieces of a graph that follow one another, such as the layers of a model: found by structure, and exactly.
 
 A repeat is a run of equally long pieces of a topological order in which the nodes at the same place have the same op,
-attributes, shape and dtype, and read the same: a node of their own piece, a value carried over from an earlier piece, or
-something from outside, of which only shape and dtype must agree (each layer has weights of its own). Scalars must be equal.
+attributes, shape and dtype, and read the same: a node of their own piece, a value carried over from an earlier piece (the
+first piece reads another value wherever the later ones read this one), or something else from outside, of which only shape
+and dtype must agree (each layer has weights of its own). Scalars must be equal.
 The place in a stack of layers, `slice(start=)` or `write_slice(at=)`, may advance by a fixed step from piece to piece.
 """
 
@@ -94,6 +95,43 @@ def _signature(n: Node) -> Hashable:
     return n.op.name, attrs, str(n.aval), operands
 
 
+def _is_clear(sources: list[list[Source]]) -> bool:
+    """Whether each carried value comes from one place at first, and from one that pieces read as nothing else."""
+    first: dict[tuple[int, int], list[Node]] = {}
+    flat = [s for ss in sources for s in ss]
+    if any(first.setdefault((s.index, s.lag), s.nodes) != s.nodes for s in flat if s.kind == "carried"):
+        return False
+    begun = {i for nodes in first.values() for i in nodes}
+    return not any(s.kind == "outside" and not begun.isdisjoint(s.nodes) and len(set(s.nodes)) > 1 for s in flat)
+
+
+def in_order(roots: Iterable[Node]) -> list[Node]:
+    """All nodes that the roots need, each after its inputs; what is short to compute comes right before its reader, so that
+    the nodes of a layer stand together whichever side of a product its weights are on."""
+    nodes = ir.topological(roots)
+    height: dict[Node, int] = {}
+    for n in nodes:
+        height[n] = 1 + max((height[i] for i in n.inputs), default=0)
+    order: dict[Node, None] = {}
+    for root in roots:
+        stack = [root]
+        while stack:
+            n = stack[-1]
+            waiting = [i for i in n.inputs if i not in order]
+            if waiting:
+                stack.append(max(waiting, key=height.__getitem__))
+            else:
+                order.setdefault(stack.pop())
+    return list(order)
+
+
+def _begun_earlier(s: Source, i: Node) -> Source:
+    """The operand when there is one more piece before, whose node reads i."""
+    if s.kind == "outside":
+        return Source(s.kind, nodes=[i, *s.nodes])
+    return Source(s.kind, s.index, s.lag, [i, *s.nodes[:-1]]) if s.kind == "carried" else s
+
+
 class _Folder:
     def __init__(self, nodes: list[Node], groups: Sequence[tuple[Hashable, Sequence[Node]]]) -> None:
         self.nodes = nodes
@@ -157,18 +195,21 @@ class _Folder:
         best: tuple[list[Node], int, Repeat] | None = None
         most = 0
         for spared, period, start, run in sorted(candidates)[:MAX_TRIES]:
-            if -spared + period <= most:
+            if 2 * (-spared + period) - period < most:
                 break
             got = self._longest(lo, start, run, period)
-            if got is not None and (got[2].count - 1) * period > max(most, least - 1):
-                best, most = got, (got[2].count - 1) * period
+            if got is None or (got[2].count - 1) * period < least:
+                continue
+            score = 2 * (got[2].count - 1) * period - period  # of repeats that spare about the same, the one of short pieces
+            if score > most or (score == most and best is not None and period < len(best[2].sources)):
+                best, most = got, score
         return best
 
     def _longest(self, lo: int, start: int, run: int, period: int) -> tuple[list[Node], int, Repeat] | None:
         """The longest repeat in a run of nodes like those a period later."""
         end = start + run + period
         begins = [c for c in range(start, min(start + period, end - 2 * period + 1)) if self._is_cut(c)]
-        begins.sort(key=lambda c: (-((end - c) // period), self.crossing[c], c))  # most pieces; fewest values carried
+        begins.sort(key=lambda c: (-((end - c) // period), self.crossing[c + period], c))  # most pieces; fewest values carried
         best: tuple[list[Node], int, Repeat] | None = None
         for c in begins[:3]:
             while end - c >= 2 * period:
@@ -196,6 +237,8 @@ class _Folder:
         while count > 1:
             sources = [[Source("scalar" if i.op is ir.FULL else "") for i in n.inputs] for n in pieces[0]]
             wrong = next((r for r in range(count) if not self._agrees(start, period, pieces, sources, r)), count)
+            if wrong == count and not _is_clear(sources):
+                return None, 1
             if wrong == count:
                 return Repeat(pieces[:count], sources), count
             count = wrong
@@ -234,19 +277,16 @@ class _Folder:
             piece = self._earlier(lo, start, repeat)
             if piece is None:
                 return start, repeat
+            sources = [[_begun_earlier(s, i) for s, i in zip(ss, n.inputs)] for ss, n in zip(repeat.sources, piece)]
+            if not _is_clear(sources):
+                return start, repeat
             mine = set(piece)
             begin = min(self.at[n] for n in piece)
             others = [n for n in self.nodes[begin:start] if n not in mine]
             self.nodes = [*self.nodes[:begin], *others, *piece, *self.nodes[start:]]
             self._place_all()
-            for j, n in enumerate(piece):
-                for s, i in zip(repeat.sources[j], n.inputs):
-                    if s.kind == "outside":
-                        s.nodes.insert(0, i)
-                    elif s.kind == "carried":
-                        s.nodes = [i, *s.nodes[:-1]]
             start -= len(piece)
-            repeat = Repeat([piece, *repeat.pieces], repeat.sources)
+            repeat = Repeat([piece, *repeat.pieces], sources)
 
     def _earlier(self, lo: int, start: int, repeat: Repeat) -> list[Node] | None:
         """The piece before the first one: the nodes that carried values come from, and what these read."""
@@ -272,10 +312,11 @@ class _Folder:
         groups = {self.group[n][0]: self.group[n][2] for n in piece if n in self.group}
         if sum(groups.values()) != sum(n in self.group for n in piece):
             return None
-        if any(i in mine for ss in repeat.sources for s in ss if s.kind == "outside" for i in s.nodes):
-            return None
-        if any(i in mine for ss in repeat.sources for s in ss if s.kind == "carried" for i in s.nodes[:-1]):
-            return None
+        for n, ss in zip(piece, repeat.sources):
+            for s, i in zip(ss, n.inputs):
+                from_outside = [i, *s.nodes] if s.kind == "outside" else [i, *s.nodes[:-1]] if s.kind == "carried" else []
+                if not mine.isdisjoint(from_outside):
+                    return None
         after = set(mine)  # what depends on the piece cannot move before it
         for n in self.nodes[min(self.at[n] for n in piece):start]:
             if n not in mine and any(i in after for i in n.inputs):

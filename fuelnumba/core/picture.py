@@ -11,7 +11,7 @@ from . import ir, printer
 from .dims import Dim
 from .drawing import Box, Frame, carry, connect, svg
 from .dtypes import DType
-from .fold import LEAVES, PLACES, Repeat, Source, fold
+from .fold import LEAVES, PLACES, Repeat, Source, fold, in_order
 from .ir import Graph, Node
 
 FOLD_FROM = 24  # nodes: smaller graphs are drawn as they are
@@ -34,7 +34,7 @@ class Group:
 def draw(graph: Graph, folded: bool | None = None, groups: Sequence[Group] = (), order: Sequence[Node] | None = None) -> str:
     """The graph as SVG. folded: whether equal pieces that follow one another are drawn once; None: in graphs that are not
     small. groups, order: the kernels that compute it, and its nodes in an order in which those of a kernel are together."""
-    return _Picture(graph, folded, groups, graph.nodes() if order is None else order).svg()
+    return _Picture(graph, folded, groups, in_order(graph.outputs) if order is None else order).svg()
 
 
 class _Picture:
