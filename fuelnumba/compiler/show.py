@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from html import escape
 
 from ..core import ir
 from ..core.dims import Dim, Extent, product
+from ..core.drawing import text
 from ..core.ir import Node
 from ..core.picture import PROGRAM, Group, count, details, draw, graph_html, preformatted, scrolling
 from . import fuse
@@ -163,7 +163,7 @@ class Explanation(str):
         return str(self)
 
     def _repr_html_(self) -> str:
-        parts = [f"<div><b>{escape(self.head)}</b></div>"]
+        parts = [f"<div><b>{text(self.head)}</b></div>"]
         for title, lines in self.sections:
             shown = lines[:MOST_LINES]
             shown += [f"  and {count(len(lines) - len(shown), 'more line')}: print(f.explain())"] * (len(lines) > len(shown))
@@ -174,8 +174,7 @@ class Explanation(str):
 # ------------------------------------------------------------------------------------------------ pictures
 def plan_svg(plan: Plan, folded: bool | None = None) -> str:
     """The lowered graph; the ops of one kernel in one frame, with the number of their launch."""
-    groups = [Group((s.name, s.label), f"{k}:" if len(s.nodes) == 1 else f"launch {k}",
-                    f"launch {k}: {_name(s)} {s.label}", s.nodes) for k, s in enumerate(plan.launches)]
+    groups = [Group((s.name, s.label), k, f"launch {k}: {_name(s)} {s.label}", s.nodes) for k, s in enumerate(plan.launches)]
     return draw(plan.lowered, folded, groups, _in_launch_order(plan))
 
 
@@ -205,16 +204,16 @@ def _in_launch_order(plan: Plan) -> list[Node]:
 
 def plan_html(plan: Plan) -> str:
     """The picture, and below it the list of launches."""
-    text = format_plan(plan)
-    table = (details("as a list", preformatted(text)) if len(text) <= PROGRAM else
+    lines = format_plan(plan)
+    table = (details("as a list", preformatted(lines)) if len(lines) <= PROGRAM else
              f"<p>As a list it has {len(plan.launches):,} lines: <code>print(f.plan)</code>.</p>")
-    head = f"<div>plan of <b>{escape(plan.graph.name)}</b>: {escape(_size(plan))}</div>"
+    head = f"<div>plan of <b>{text(plan.graph.name)}</b>: {text(_size(plan))}</div>"
     return f"<div>{head}{scrolling(plan_svg(plan))}{table}</div>"
 
 
 def jitted_html(title: str, explanation: Explanation | None, plan: Plan | None) -> str:
     """A jitted function: what it is and, once it was called, the stations of its latest call."""
-    head = f"<div><code>{escape(title)}</code></div>"
+    head = f"<div><code>{text(title)}</code></div>"
     if plan is None or explanation is None:
         return f"<div>{head}<p>It has not been called yet.</p></div>"
     stations = [("graph", graph_html(plan.graph)), ("plan", plan_html(plan)), ("explanation", explanation._repr_html_())]

@@ -381,20 +381,20 @@ def svg(page: Frame, label: str = "", note: str = "") -> str:
     _draw(page, margin, margin, parts)
     if note:
         h += LINE
-        parts.append(f'<text x="{margin:.0f}" y="{h - margin:.0f}" font-style="italic">{_text(note)}</text>')
+        parts.append(f'<text x="{margin:.0f}" y="{h - margin:.0f}" font-style="italic">{text(note)}</text>')
     head = (f'<svg xmlns="http://www.w3.org/2000/svg" width="{w:.0f}" height="{h:.0f}" viewBox="0 0 {w:.0f} {h:.0f}" '
-            f'role="img" aria-label="{_text(label)}" font-family="monospace" font-size="11" fill="currentColor" '
+            f'role="img" aria-label="{text(label)}" font-family="monospace" font-size="11" fill="currentColor" '
             'stroke="none">')
     return "\n".join([head, *parts, "</svg>"])
 
 
-def _text(s: str) -> str:
-    """Escaped, without the control characters that XML has no way to write."""
-    return escape("".join(c if c >= " " or c in "\n\t" else "�" for c in s))
+def text(s: str) -> str:
+    """Escaped for XML and HTML, without the characters that XML has no way to write."""
+    return escape("".join(c if " " <= c < "\ud800" or c > "\udfff" or c in "\n\t" else "\ufffd" for c in s))
 
 
 def _draw(frame: Frame, x: float, y: float, parts: list[str]) -> None:
-    title = f"<title>{_text(frame.title)}</title>" if frame.title else ""
+    title = f"<title>{text(frame.title)}</title>" if frame.title else ""
     if frame.kind == "kernel":
         colour = f"hsl({frame.hue},60%,50%)"
         parts.append(f'<g>{title}<rect x="{x:.1f}" y="{y:.1f}" width="{frame.w:.1f}" height="{frame.h:.1f}" rx="6" '
@@ -403,7 +403,7 @@ def _draw(frame: Frame, x: float, y: float, parts: list[str]) -> None:
         parts.append(f'<g>{title}<rect x="{x:.1f}" y="{y:.1f}" width="{frame.w:.1f}" height="{frame.h:.1f}" rx="8" '
                      'fill="currentColor" fill-opacity="0.04" stroke="currentColor" stroke-width="1.5" stroke-dasharray="7 3"/>')
     if frame.kind != "page":
-        parts.append(f'<text x="{x + 6:.1f}" y="{y + 13:.1f}" font-weight="bold">{_text(frame.label)}</text></g>')
+        parts.append(f'<text x="{x + 6:.1f}" y="{y + 13:.1f}" font-weight="bold">{text(frame.label)}</text></g>')
     for points, arrow in zip(frame.lines, frame.arrows):
         parts.append(f'<path d="{_curve(points, x, y, arrow)}" fill="none" stroke="currentColor" stroke-opacity="0.55"/>')
     for points in frame.loop_lines:
@@ -421,17 +421,17 @@ def _draw(frame: Frame, x: float, y: float, parts: list[str]) -> None:
 
 
 def _draw_box(box: Box, x: float, y: float, parts: list[str]) -> None:
-    fill, fill_opacity, stroke, stroke_opacity, dashes, radius, text = STYLES[box.kind]
+    fill, fill_opacity, stroke, stroke_opacity, dashes, radius, strength = STYLES[box.kind]
     dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
-    out = [f'<g><title>{_text(box.title)}</title><rect x="{x:.1f}" y="{y:.1f}" width="{box.w:.1f}" height="{box.h:.1f}" '
+    out = [f'<g><title>{text(box.title)}</title><rect x="{x:.1f}" y="{y:.1f}" width="{box.w:.1f}" height="{box.h:.1f}" '
            f'rx="{radius}" fill="{fill}" fill-opacity="{fill_opacity}" stroke="{stroke}" '
            f'stroke-opacity="{stroke_opacity}"{dashed}/>']
     for k, line in enumerate(box.lines):
         weight = ' font-weight="bold"' if k == 0 else ""
-        faint = text if k == 0 else text * 0.8
+        faint = strength if k == 0 else strength * 0.8
         opacity = f' fill-opacity="{faint:.2f}"' if faint < 1 else ""
         out.append(f'<text x="{x + box.w / 2:.1f}" y="{y + PAD_Y + LINE * k + 10.5:.1f}" text-anchor="middle"'
-                   f'{weight}{opacity}>{_text(line)}</text>')
+                   f'{weight}{opacity}>{text(line)}</text>')
     parts.append("".join(out) + "</g>")
 
 

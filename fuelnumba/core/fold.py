@@ -17,7 +17,7 @@ import numpy as np
 
 from . import ir
 from .dims import Dim
-from .ir import Node
+from .ir import Graph, Node
 
 LEAVES = frozenset({ir.INPUT, ir.CONSTANT, ir.FULL})
 PLACES = {"slice": "start", "write_slice": "at"}  # attributes that may advance
@@ -105,24 +105,9 @@ def _is_clear(sources: list[list[Source]]) -> bool:
     return not any(s.kind == "outside" and not begun.isdisjoint(s.nodes) and len(set(s.nodes)) > 1 for s in flat)
 
 
-def in_order(roots: Iterable[Node]) -> list[Node]:
-    """All nodes that the roots need, each after its inputs; what is short to compute comes right before its reader, so that
-    the nodes of a layer stand together whichever side of a product its weights are on."""
-    nodes = ir.topological(roots)
-    height: dict[Node, int] = {}
-    for n in nodes:
-        height[n] = 1 + max((height[i] for i in n.inputs), default=0)
-    order: dict[Node, None] = {}
-    for root in roots:
-        stack = [root]
-        while stack:
-            n = stack[-1]
-            waiting = [i for i in n.inputs if i not in order]
-            if waiting:
-                stack.append(max(waiting, key=height.__getitem__))
-            else:
-                order.setdefault(stack.pop())
-    return list(order)
+def in_order(graph: Graph) -> list[Node]:
+    """The nodes in the order in which they were recorded, so that those of a layer stand together."""
+    return sorted(graph.nodes(), key=lambda n: n.id)
 
 
 def _begun_earlier(s: Source, i: Node) -> Source:

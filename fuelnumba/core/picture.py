@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from . import ir, printer
 from .dims import Dim
-from .drawing import Box, Frame, carry, connect, svg
+from .drawing import Box, Frame, carry, connect, svg, text
 from .dtypes import DType
 from .fold import LEAVES, PLACES, Repeat, Source, fold, in_order
 from .ir import Graph, Node
@@ -18,6 +17,7 @@ FOLD_FROM = 24  # nodes: smaller graphs are drawn as they are
 LEAST = 8  # nodes that folding a repeat must spare
 MOST = 240  # boxes drawn
 PROGRAM = 40_000  # characters of a program or table that are shown below a picture
+SHOWN_BY_SHAPE = {"shape", "dtype", "length", "uid"}
 LABEL = 38  # characters of a line in a box
 
 
@@ -26,7 +26,7 @@ class Group:
     """Nodes that one kernel computes. `key`: equal for equal kernels."""
 
     key: Hashable
-    label: str
+    number: int  # of the launch
     title: str
     nodes: Sequence[Node]
 
@@ -34,7 +34,7 @@ class Group:
 def draw(graph: Graph, folded: bool | None = None, groups: Sequence[Group] = (), order: Sequence[Node] | None = None) -> str:
     """The graph as SVG. folded: whether equal pieces that follow one another are drawn once; None: in graphs that are not
     small. groups, order: the kernels that compute it, and its nodes in an order in which those of a kernel are together."""
-    return _Picture(graph, folded, groups, in_order(graph.outputs) if order is None else order).svg()
+    return _Picture(graph, folded, groups, in_order(graph) if order is None else order).svg()
 
 
 class _Picture:
@@ -107,7 +107,7 @@ class _Picture:
         if n.where is not None and n.where.text():
             title += "\n" + n.where.text().strip()
         if alone is not None:
-            lines[0] = f"{alone.label} {lines[0]}".strip()
+            lines[0] = f"{alone.number}{'…' * (len(nodes) > 1)}: {lines[0]}"
             title += "\n" + alone.title
         if len(nodes) > 1:
             title += f"\none of {len(nodes)} alike"
@@ -127,7 +127,8 @@ class _Picture:
         frame = self.frames.get((id(group), id(home)))
         if frame is None:
             hue = (47 * len(self.frames) + 200) % 360
-            frame = self.frames[id(group), id(home)] = Frame(group.label, "kernel", group.title, hue)
+            frame = self.frames[id(group), id(home)] = Frame(
+                f"launch {group.number}{'…' * (home is not self.page)}", "kernel", group.title, hue)
             home.add(frame)
         return frame
 
@@ -227,10 +228,10 @@ def _label(n: Node, place: tuple[list[int], list[int]] | None) -> str:
     attrs = []
     for k, v in n.attrs:
         declared = n.op.attrs.get(k)
-        advances = place is not None and k == PLACES[n.op.name]
-        if k in ("shape", "uid", "dtype") or v is None or (declared is not None and _same(declared.default, v) and not advances):
+        is_place = k == PLACES.get(n.op.name)
+        if k in SHOWN_BY_SHAPE or v is None or (declared is not None and _same(declared.default, v) and not is_place):
             continue
-        attrs.append(f"{k}={_advanced(v, place) if place is not None and advances else _value(v)}")
+        attrs.append(f"{k}={_advanced(v, place) if place is not None and is_place else _value(v)}")
     if any(i.op is ir.FULL for i in n.inputs):
         attrs = [_value(i.attr("value")) if i.op is ir.FULL else "·" for i in n.inputs] + attrs
         return f"{n.op.name}({', '.join(attrs)})"
@@ -318,22 +319,23 @@ def scrolling(picture: str) -> str:
 
 
 def details(summary: str, body: str, is_open: bool = False) -> str:
-    return f"<details{' open' * is_open}><summary>{escape(summary)}</summary>{body}</details>"
+    opened = ' open="open"' if is_open else ""
+    return f"<details{opened}><summary>{text(summary)}</summary>{body}</details>"
 
 
-def preformatted(text: str) -> str:
-    return f'<pre style="overflow:auto;max-height:42em">{escape(text)}</pre>'
+def preformatted(body: str) -> str:
+    return f'<pre style="overflow:auto;max-height:42em">{text(body)}</pre>'
 
 
 def graph_html(graph: Graph) -> str:
     """The picture, and below it the program, where it is not long."""
     nodes = graph.nodes()
     ops = sum(n.op.kind != "leaf" for n in nodes)
-    text = str(graph)
-    lines = text.count("\n") + 1
-    program = (details("as a program", preformatted(text)) if len(text) <= PROGRAM else
+    source = str(graph)
+    lines = source.count("\n") + 1
+    program = (details("as a program", preformatted(source)) if len(source) <= PROGRAM else
                f"<p>As a program it has {lines:,} lines: <code>print(f.graph)</code>.</p>")
-    head = f"<div>graph of <b>{escape(graph.name)}</b>: {count(ops, 'op')}</div>"
+    head = f"<div>graph of <b>{text(graph.name)}</b>: {count(ops, 'op')}</div>"
     return f"<div>{head}{scrolling(draw(graph))}{program}</div>"
 
 

@@ -289,7 +289,7 @@ def test_fresh_buffers_are_part_of_a_piece() -> None:
         buffer = ir.empty_node((2, 4), dt.f32)
         both = op("write_slice", op("write_slice", buffer, x, at=(0, 0), axis=None), x, at=(1, 0), axis=None)
         x = op("slice", op("exp", both), axis=0, start=0, length=1, step=1)
-    assert [(i.count, len(i.sources)) for i in fold(in_order([x])) if isinstance(i, Repeat)] == [(3, 5)]
+    assert [(i.count, len(i.sources)) for i in fold(in_order(ir.Graph([], [x]))) if isinstance(i, Repeat)] == [(3, 5)]
 
 
 def test_weights_on_the_left_stand_with_their_layer() -> None:
@@ -297,7 +297,7 @@ def test_weights_on_the_left_stand_with_their_layer() -> None:
     x = leaf("x", (4, 2))
     for _ in range(5):
         x = op("tanh", op("matmul", op("permute", leaf("w", (4, 4)), axes=(1, 0)), x))
-    nodes = in_order([op("exp", x)])
+    nodes = in_order(ir.Graph([], [op("exp", x)]))
     items = proven(fold(nodes), nodes)
     assert [(i.count, len(i.sources)) if isinstance(i, Repeat) else i.op.name for i in items] == [(5, 3), "exp"]
 
