@@ -312,8 +312,8 @@ class Jitted(Generic[P, R]):
         for n, key, v in static:
             old = values.get(n)
             if n == "self" and old is not None and old[1] != v:
-                out.append(f"self is {'another' if old[0] is key else 'a'} {key.__name__}" +
-                           (f", not a {old[0].__name__}" if old[0] is not key else ""))
+                out.append(f"self is another object of {key.__name__}" if old[0] is key else
+                           f"self is an object of {key.__name__}, not of {old[0].__name__}")
             elif n != "self" and old is not None and old[0] != key:
                 out.append(f"the static argument {n} is {v!r}, not {old[1]!r}")
         if structure != old_structure:

@@ -57,7 +57,7 @@ def _bytes(n: Extent) -> str:
         return f"{n} B"
     for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if n >= 10 * size:
-            return f"{n / size:.3g} {unit}"
+            return f"{n / size:.1f}".removesuffix(".0") + f" {unit}"
     return f"{n} B"
 
 
