@@ -306,6 +306,7 @@ class Jitted(Generic[P, R]):
         return min(found, key=len)[0] if found else "nothing fits any more"
 
     def _differences(self, family: Signature, other: Signature) -> list[str]:
+        """In words; a leaf whose dtype and layout differ is there twice."""
         (structure, kinds, static), (old_structure, old_kinds, old_static) = family, other
         values = {n: (key, v) for n, key, v in old_static}
         out = []
@@ -318,8 +319,10 @@ class Jitted(Generic[P, R]):
                 out.append(f"the static argument {n} is {v!r}, not {old[1]!r}")
         if structure != old_structure:
             return [*out, f"the arguments have the structure {TreeDef(structure)}, not {TreeDef(old_structure)}"]
-        return out + [f"{name} is {_kind_in_words(new)}, not {_kind_in_words(old)}"
-                      for name, new, old in zip(self._leaf_names(structure), kinds, old_kinds) if new != old]
+        for name, new, old in zip(self._leaf_names(structure), kinds, old_kinds):
+            count = sum(a != b for a, b in zip(new, old)) if len(new) == len(old) else 1
+            out += [f"{name} is {_kind_in_words(new)}, not {_kind_in_words(old)}"] * count
+        return out
 
     def _instance(self, key: Signature, special: Specialisation, env: dict[str, int]) -> Any:
         bound = tuple(sorted(env.items()))

@@ -206,7 +206,7 @@ def plan_html(plan: Plan) -> str:
     """The picture, and below it the list of launches."""
     lines = format_plan(plan)
     table = (details("as a list", preformatted(lines)) if len(lines) <= PROGRAM else
-             f"<p>As a list it has {len(plan.launches):,} lines: <code>print(f.plan)</code>.</p>")
+             f"<p>As a list it has {len(plan.launches)} lines: <code>print(f.plan)</code>.</p>")
     head = f"<div>plan of <b>{text(plan.graph.name)}</b>: {text(_size(plan))}</div>"
     return f"<div>{head}{scrolling(plan_svg(plan))}{table}</div>"
 

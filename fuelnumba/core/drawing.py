@@ -134,6 +134,7 @@ class _Item:
     x: float = 0.0  # its middle
     y: float = 0.0
     tied: float = 1.0
+    is_low: bool = False  # stands at the bottom of its row, near to its reader
     above: list[tuple[_Item, float, float]] = field(default_factory=list)  # neighbour, port there, port here: from the middles
     below: list[tuple[_Item, float, float]] = field(default_factory=list)
 
@@ -208,7 +209,7 @@ class _Level:
             spans.append((y, y + height))
             for i in row:
                 i.x -= left
-                i.y = y + (height - i.h) / 2 if i.thing is not None else y
+                i.y = y if i.thing is None else y + (height - i.h) * (1.0 if i.is_low else 0.5)
                 if i.thing is not None:
                     i.thing.x, i.thing.y = i.x - i.w / 2, i.y
             y += height + GAP_Y
@@ -248,6 +249,7 @@ class _Level:
         for i in reversed(order):
             if i not in fed and i in after:
                 i.row = max(min(b.row for b in after[i]) - 1, i.row)
+                i.is_low = True
         last = max((i.row for i in order if i not in ports), default=0) + 1
         for key, i in self.items.items():
             if isinstance(key, tuple):

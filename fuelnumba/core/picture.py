@@ -231,7 +231,14 @@ def _label(n: Node, place: tuple[list[int], list[int]] | None) -> str:
         is_place = k == PLACES.get(n.op.name)
         if k in SHOWN_BY_SHAPE or v is None or (declared is not None and _same(declared.default, v) and not is_place):
             continue
-        attrs.append(f"{k}={_advanced(v, place) if place is not None and is_place else _value(v)}")
+        if n.op.name == "write_slice" and k == "axis":
+            continue
+        shown = _advanced(v, place) if place is not None and is_place else _value(v)
+        if n.op.name == "write_slice" and n.attr("axis") is not None:  # this start is an operand
+            at = shown[1:-1].split(", ")
+            at[n.attr("axis")] = "·"
+            shown = f"({', '.join(at)})"
+        attrs.append(f"{k}={shown}")
     if any(i.op is ir.FULL for i in n.inputs):
         attrs = [_value(i.attr("value")) if i.op is ir.FULL else "·" for i in n.inputs] + attrs
         return f"{n.op.name}({', '.join(attrs)})"
@@ -334,7 +341,7 @@ def graph_html(graph: Graph) -> str:
     source = str(graph)
     lines = source.count("\n") + 1
     program = (details("as a program", preformatted(source)) if len(source) <= PROGRAM else
-               f"<p>As a program it has {lines:,} lines: <code>print(f.graph)</code>.</p>")
+               f"<p>As a program it has {lines} lines: <code>print(f.graph)</code>.</p>")
     head = f"<div>graph of <b>{text(graph.name)}</b>: {count(ops, 'op')}</div>"
     return f"<div>{head}{scrolling(draw(graph))}{program}</div>"
 
@@ -342,4 +349,4 @@ def graph_html(graph: Graph) -> str:
 def count(n: Any, noun: str) -> str:
     """`1 launch`, `2 launches`."""
     plural = noun + ("es" if noun.endswith(("ch", "s", "x")) else "s")
-    return f"{n:,} {noun if n == 1 else plural}" if isinstance(n, int) else f"{n} {plural}"
+    return f"{n} {noun if n == 1 and isinstance(n, int) else plural}"

@@ -367,7 +367,7 @@ def test_what_cannot_be_folded_is_cut(rng: np.random.Generator) -> None:
         y = ir.make(OPS[names[k]], [y])
     graph = ir.Graph([x], [y])
     svg = graph.svg(folded=False)
-    assert len(check(svg).boxes) == picture.MOST and "1,761 more ops not drawn" in svg
+    assert len(check(svg).boxes) == picture.MOST and "1761 more ops not drawn" in svg
     assert len(graph._repr_html_()) < 300_000
 
 
@@ -381,7 +381,7 @@ def test_html_of_graph_and_plan() -> None:
 
 
 def test_count() -> None:
-    assert [picture.count(n, "launch") for n in (0, 1, 2, 1234)] == ["0 launches", "1 launch", "2 launches", "1,234 launches"]
+    assert [picture.count(n, "launch") for n in (0, 1, 2, 1234)] == ["0 launches", "1 launch", "2 launches", "1234 launches"]
     assert picture.count("3*n", "work item") == "3*n work items"
 
 
