@@ -23,7 +23,8 @@ LEAVES = frozenset({ir.INPUT, ir.CONSTANT, ir.FULL})
 PLACES = {"slice": "start", "write_slice": "at"}  # attributes that may advance
 MAX_PERIOD = 4096  # nodes of one piece: the search takes this times the number of nodes
 MAX_LAG = 2  # pieces back from which a value may be carried
-MAX_TRIES = 40  # candidates looked at more closely; a graph that has more is drawn with repeats unfolded
+MAX_TRIES = 40  # candidates looked at more closely
+EFFORT = 150  # nodes looked at, for each node there is: a graph in which more has to be tried keeps the rest unfolded
 
 
 @dataclass(eq=False)
@@ -126,6 +127,7 @@ class _Folder:
         for n in nodes:
             g = self.group.get(n)
             numbers[n] = known.setdefault((_signature(n), (groups[g[0]][0], g[1:]) if g else None), len(known))
+        self.left = EFFORT * len(nodes) + 10_000
         self.number = numbers  # equal numbers: same op, attributes, shapes, scalars, and place in an equal group
         self._place_all()
 
@@ -145,7 +147,7 @@ class _Folder:
     def fold(self, least: int) -> list[Node | Repeat]:
         found: list[tuple[int, int, Repeat]] = []
         todo = [(0, len(self.nodes))]
-        while todo:
+        while todo and self.left > 0:
             lo, hi = todo.pop()
             best = self._best(lo, hi, least)
             if best is None:
@@ -166,6 +168,7 @@ class _Folder:
     def _best(self, lo: int, hi: int, least: int) -> tuple[list[Node], int, Repeat] | None:
         """The repeat in this range that spares most nodes: the order in which it is one, its position there, and it."""
         numbers = np.array([self.number[n] for n in self.nodes[lo:hi]], np.int64)
+        self.left -= 10 * len(numbers)
         candidates: list[tuple[int, int, int, int]] = []
         for period in range(1, min(len(numbers) // 2, MAX_PERIOD) + 1):
             equal = numbers[:-period] == numbers[period:]
@@ -180,7 +183,7 @@ class _Folder:
         best: tuple[list[Node], int, Repeat] | None = None
         most = 0
         for spared, period, start, run in sorted(candidates)[:MAX_TRIES]:
-            if 2 * (-spared + period) - period < most:
+            if 2 * (-spared + period) - period < most or self.left <= 0:
                 break
             got = self._longest(lo, start, run, period)
             if got is None or (got[2].count - 1) * period < least:
@@ -197,7 +200,7 @@ class _Folder:
         begins.sort(key=lambda c: (-((end - c) // period), self.crossing[c + period], c))  # most pieces; fewest values carried
         best: tuple[list[Node], int, Repeat] | None = None
         for c in begins[:3]:
-            while end - c >= 2 * period:
+            while end - c >= 2 * period and self.left > 0:
                 repeat, count = self._repeat(c, period, (end - c) // period)
                 if repeat is not None:
                     order = self.nodes
@@ -206,7 +209,7 @@ class _Folder:
                         best = self.nodes, begin, repeat
                     if self.nodes is not order:
                         self.nodes = order
-                        self._place_all()
+                        self.at.update((n, p) for p, n in enumerate(order[lo:c], lo))
                 c += max(count, 1) * period
         return best
 
@@ -218,18 +221,21 @@ class _Folder:
     # -------------------------------------------------------------------------------------- proof
     def _repeat(self, start: int, period: int, count: int) -> tuple[Repeat | None, int]:
         """The first `count` pieces from a position, or as many as agree, and their number; None when only one does."""
-        pieces = [self.nodes[start + r * period:start + (r + 1) * period] for r in range(count)]
         while count > 1:
-            sources = [[Source("scalar" if i.op is ir.FULL else "") for i in n.inputs] for n in pieces[0]]
-            wrong = next((r for r in range(count) if not self._agrees(start, period, pieces, sources, r)), count)
-            if wrong == count and not _is_clear(sources):
-                return None, 1
-            if wrong == count:
-                return Repeat(pieces[:count], sources), count
-            count = wrong
+            pieces: list[list[Node]] = []
+            sources = [[Source("scalar" if i.op is ir.FULL else "") for i in n.inputs] for n in self.nodes[start:start + period]]
+            while len(pieces) < count:
+                r = len(pieces)
+                pieces.append(self.nodes[start + r * period:start + (r + 1) * period])
+                if not self._agrees(start, period, pieces, sources, r):
+                    break
+            else:
+                return (Repeat(pieces, sources), count) if _is_clear(sources) else (None, 1)
+            count = r  # what the pieces before the wrong one read is looked at again: it may have read on
         return None, count
 
     def _agrees(self, start: int, period: int, pieces: list[list[Node]], sources: list[list[Source]], r: int) -> bool:
+        self.left -= period
         for j, n in enumerate(pieces[r]):
             for s, i in zip(sources[j], n.inputs):
                 if s.kind == "scalar":
@@ -269,7 +275,8 @@ class _Folder:
             begin = min(self.at[n] for n in piece)
             others = [n for n in self.nodes[begin:start] if n not in mine]
             self.nodes = [*self.nodes[:begin], *others, *piece, *self.nodes[start:]]
-            self._place_all()
+            self.at.update((n, p) for p, n in enumerate(self.nodes[begin:start], begin))
+            self.left -= start - begin
             start -= len(piece)
             repeat = Repeat([piece, *repeat.pieces], sources)
 
