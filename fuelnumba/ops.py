@@ -21,24 +21,25 @@ _ARRAYS = {("attention", "length"), ("write_slice", "start")}
 _made: dict[str, OpDef] = {}  # what `__getattr__` made functions of
 
 
+class _Eager(Jitted[Any, Any]):
+    """An op called on arrays: its own small jitted function, with parameters static."""
+
+    def _as_static(self, value: Any) -> Any:
+        return tuple(value) if isinstance(value, list) else value
+
+
 @cache
-def _jitted(fn: Callable[..., Any]) -> Jitted[..., Any]:
+def _jitted(fn: Callable[..., Any]) -> _Eager:
     import inspect
 
     static = _STATIC | set(OPS[fn.__name__].attrs if fn.__name__ in OPS else ())
     names = [p for p in inspect.signature(fn).parameters if p in static and (fn.__name__, p) not in _ARRAYS]
-    return Jitted(fn, static_argnames=names)
+    return _Eager(fn, static_argnames=names)
 
 
 def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """An op called on arrays: its own small jitted function, with parameters static."""
-    jitted = _jitted(fn)
-    bound = jitted.signature.bind(*args, **kwargs)
-    for name in jitted.static:
-        if isinstance(bound.arguments.get(name), list):
-            bound.arguments[name] = tuple(bound.arguments[name])
     try:
-        return jitted(*bound.args, **bound.kwargs)
+        return _jitted(fn)(*args, **kwargs)
     except FuelIndexError as err:  # the plan remembers the line of its first caller
         error = FuelIndexError(err.what, where=user_location(), cure=err.cure)
     raise error
