@@ -18,6 +18,7 @@ LEAST = 8  # nodes that folding a repeat must spare
 MOST = 240  # boxes drawn
 PROGRAM = 40_000  # characters of a program or table that are shown below a picture
 SHOWN_BY_SHAPE = {"shape", "dtype", "length", "uid"}
+IDLE = 8  # inputs named that nothing reads
 LABEL = 38  # characters of a line in a box
 
 
@@ -342,7 +343,10 @@ def graph_html(graph: Graph) -> str:
     lines = source.count("\n") + 1
     program = (details("as a program", preformatted(source)) if len(source) <= PROGRAM else
                f"<p>As a program it has {lines} lines: <code>print(f.graph)</code>.</p>")
-    head = f"<div>graph of <b>{text(graph.name)}</b>: {count(ops, 'op')}</div>"
+    read = set(nodes)
+    idle = [n.attr("name") for n in graph.inputs if n not in read]
+    rest = f"; not read: {', '.join(idle[:IDLE])}{' …' * (len(idle) > IDLE)}" if idle else ""
+    head = f"<div>graph of <b>{text(graph.name)}</b>: {count(ops, 'op')}{text(rest)}</div>"
     return f"<div>{head}{scrolling(draw(graph))}{program}</div>"
 
 

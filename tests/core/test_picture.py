@@ -380,6 +380,14 @@ def test_html_of_graph_and_plan() -> None:
         assert "overflow:auto" in page and all(w in page for w in words)
 
 
+def test_inputs_that_nothing_reads_are_named() -> None:
+    graph, _ = trace(lambda *xs: xs[1] + 1, [X] * 3)
+    assert "1 op; not read: x0, x2</div>" in graph._repr_html_()
+    assert check(graph.svg()).labels() == ["add(·, 1)", "result", "x1"]
+    graph, _ = trace(lambda *xs: xs[0] + 1, [X] * 20)
+    assert "not read: x1, x2, x3, x4, x5, x6, x7, x8 …</div>" in graph._repr_html_()
+
+
 def test_count() -> None:
     assert [picture.count(n, "launch") for n in (0, 1, 2, 1234)] == ["0 launches", "1 launch", "2 launches", "1234 launches"]
     assert picture.count("3*n", "work item") == "3*n work items"
