@@ -15,7 +15,7 @@ import types
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -33,6 +33,9 @@ from .run.memory import address
 from .trace import guards
 from .trace.apply import as_tensor, check_array
 from .trace.tensor import Tensor, Trace, current_trace, tracing_into
+
+if TYPE_CHECKING:
+    from .compiler.show import Explanation
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -82,20 +85,22 @@ class Specialisation:
                     return None
         return env if all(g.check(env) for g in self.plan.graph.env.guards) else None
 
-    def misfit(self, names: Sequence[str], shapes: Sequence[tuple[int, ...] | None]) -> str:
-        """What differs, in words."""
+    def misfits(self, names: Sequence[str], shapes: Sequence[tuple[int, ...] | None]) -> list[str]:
+        """What differs, in words; empty when these shapes fit."""
         env: dict[str, int] = {}
+        found = []
         for name, pattern, shape in zip(names, self.pattern, shapes):
             for axis, (p, n) in enumerate(zip(pattern or (), shape or ())):
                 if isinstance(p, Dim):
                     if n < MIN_SYMBOL:
-                        return f"axis {axis} of {name} has length {n}: lengths 0 and 1 are compiled for on their own"
-                    if env.setdefault(str(p), n) != n:
-                        return f"axis {axis} of {name} has length {n} where {p} is {env[str(p)]}"
+                        found.append(f"axis {axis} of {name} has length {n}: lengths 0 and 1 are compiled for on their own")
+                    elif env.setdefault(str(p), n) != n:
+                        found.append(f"axis {axis} of {name} has length {n} where {p} is {env[str(p)]}")
                 elif p != n:
-                    return f"axis {axis} of {name} has length {n}, not {p}"
-        failed = [g for g in self.plan.graph.env.guards if not g.check(env)]
-        return f"the condition {failed[0]} no longer holds" if failed else "nothing"
+                    found.append(f"axis {axis} of {name} has length {n}, not {p}")
+        if found:
+            return found
+        return [f"the condition {g} no longer holds" for g in self.plan.graph.env.guards if not g.check(env)]
 
 
 _jitted: weakref.WeakSet[Jitted[..., Any]] = weakref.WeakSet()
@@ -162,6 +167,12 @@ class Jitted(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<jitted {self.name}{self.signature}, {self.compilations} compilation{'s' * (self.compilations != 1)}>"
+
+    def _repr_html_(self) -> str:
+        from .compiler.show import jitted_html
+
+        called = self._last is not None
+        return jitted_html(repr(self)[1:-1], self.explain() if called else None, self.plan if called else None)
 
     # -------------------------------------------------------------------------------------- calling
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -310,24 +321,25 @@ class Jitted(Generic[P, R]):
         with self._lock:
             known = self._specialisations[family] = self._specialisations.pop(family, [])  # now the latest
             self._forget_oldest()
-            reasons = []
+            names = self._leaf_names(structure)
+            reasons: list[list[str]] = []  # for each plan there was, all that differs
             for special in list(known):
                 if special.plan.generation != bindings.generation:
                     known.remove(special)
-                    reasons.append("kernels were registered or removed")
+                    reasons.append([bindings.change_since(special.plan.generation), *special.misfits(names, shapes)])
                     continue
                 changed = special.guards.check()
                 if changed is not None:
                     known.remove(special)
                     self._fast = {k: v for k, v in self._fast.items() if v[0] is not special}
-                    reasons.append(changed)
+                    reasons.append([changed, *special.misfits(names, shapes)])
                     continue
                 env = special.bind(shapes)
                 if env is not None:
                     return self._instance(key, special, env)
-                reasons.append(special.misfit(self._leaf_names(structure), shapes))
-            if self.compilations:
-                self._misses.append(reasons[-1] if reasons else self._family_difference(family))
+                reasons.append(special.misfits(names, shapes))
+            if self.compilations:  # the nearest plan's reason; of equally near ones, the latest's
+                self._misses.append(min(reasons, key=len)[0] if reasons else self._family_difference(family))
                 del self._misses[:-MAX_FAMILIES]
             special = self._specialise(family, values, leaves, signatures, shapes)
             known.insert(0, special)
@@ -345,21 +357,29 @@ class Jitted(Generic[P, R]):
         self._fast = {}
 
     def _family_difference(self, family: Signature) -> str:
-        """What sets this family of calls apart from the latest one, in words."""
-        others = [f for f in self._specialisations if f != family and self._specialisations[f]]
-        if not others:
-            return "nothing fits any more"
-        structure, kinds, static = others[-1]
-        if structure != family[0]:
-            return f"the arguments have the structure {TreeDef(family[0])}, not {TreeDef(structure)}"
-        if static != family[2]:
-            new = [f"{n} is {v!r}" for (n, _, v), o in zip(family[2], static) if (n, _, v) != o]
-            return f"the static argument {new[0] if new else 'self'} differs"
-        names = self._leaf_names(structure)
-        for name, new, old in zip(names, family[1], kinds):
-            if new != old:
-                return f"{name} is {_kind_in_words(new)}, not {_kind_in_words(old)}"
-        return "nothing fits any more"
+        """What sets this family of calls apart from the nearest one there is, in words."""
+        others = [f for f in reversed(self._specialisations) if f != family and self._specialisations[f]]
+        found = [d for d in (self._differences(family, other) for other in others) if d]
+        return min(found, key=len)[0] if found else "nothing fits any more"
+
+    def _differences(self, family: Signature, other: Signature) -> list[str]:
+        """In words; a leaf whose dtype and layout differ is there twice."""
+        (structure, kinds, static), (old_structure, old_kinds, old_static) = family, other
+        values = {n: (key, v) for n, key, v in old_static}
+        out = []
+        for n, key, v in static:
+            old = values.get(n)
+            if n == "self" and old is not None and old[1] != v:
+                out.append(f"self is another object of {key.__name__}" if old[0] is key else
+                           f"self is an object of {key.__name__}, not of {old[0].__name__}")
+            elif n != "self" and old is not None and old[0] != key:
+                out.append(f"the static argument {n} is {v!r}, not {old[1]!r}")
+        if structure != old_structure:
+            return [*out, f"the arguments have the structure {TreeDef(structure)}, not {TreeDef(old_structure)}"]
+        for name, new, old in zip(self._leaf_names(structure), kinds, old_kinds):
+            count = sum(a != b for a, b in zip(new, old)) if len(new) == len(old) else 1
+            out += [f"{name} is {_kind_in_words(new)}, not {_kind_in_words(old)}"] * count
+        return out
 
     def _instance(self, key: Signature, special: Specialisation, env: dict[str, int]) -> Any:
         bound = tuple(sorted(env.items()))
@@ -517,24 +537,21 @@ class Jitted(Generic[P, R]):
         """For each compilation after the first (the latest 256), what differed from the plans there were."""
         return list(self._misses)
 
-    def explain(self) -> str:
-        """What the latest call ran and why: key, guards, copies, kernels, and what made earlier calls compile anew."""
-        from .compiler.show import explain
+    def explain(self) -> Explanation:
+        """What the latest call ran and why: key, guards, copies, kernels, and what made earlier calls compile anew. A str."""
+        from .compiler.show import Explanation, count, decisions
 
         s = self._need()
-        names = self._leaf_names(s.key[0])
-        lines = [f"{self.name}: {self.compilations} compilation{'s' * (self.compilations != 1)}, "
-                 f"{len(s.instances)} set{'s' * (len(s.instances) != 1)} of lengths, traced and planned in "
-                 f"{s.trace_seconds * 1e3:.1f} ms", "arguments:"]
+        title = (f"{self.name}: {count(self.compilations, 'compilation')}, {count(len(s.instances), 'set')} of lengths, "
+                 f"traced and planned in {s.trace_seconds * 1e3:.1f} ms")
         inputs = {n.attr("name"): n for n in s.plan.graph.inputs}
-        for name in names:
-            node = inputs.get(name)
-            lines.append(f"  {name}: " + ("an object, by identity" if node is None else str(node.aval)))
-        lines += [f"  {n} = {v!r} (static)" for n, _, v in s.key[2] if n != "self"]
-        lines += ["compiled anew because:", *(f"  {m}" for m in self._misses)] if self._misses else []
+        arguments = [f"  {name}: " + (str(inputs[name].aval) if name in inputs else "an object, by identity")
+                     for name in self._leaf_names(s.key[0])]
+        arguments += [f"  {n} = {v!r} (static)" for n, _, v in s.key[2] if n != "self"]
         watched = s.guards.describe() + [f"length condition: {g}" for g in s.plan.graph.env.guards]
-        lines += ["guards:", *(f"  {g}" for g in watched)] if watched else []
-        return "\n".join([*lines, explain(s.plan)])
+        sections = [("arguments:", arguments), ("compiled anew because:", [f"  {m}" for m in self._misses]),
+                    ("guards:", [f"  {g}" for g in watched])]
+        return Explanation(title, [p for p in sections if p[1]] + decisions(s.plan, _divided(s)))
 
     def clear(self) -> None:
         """Forget all plans. Kernels stay in the cache."""
@@ -549,6 +566,15 @@ class Jitted(Generic[P, R]):
 def _no_memory(name: str, err: Exception) -> BackendError:
     return BackendError(f"{name}() needs more memory than there is: {str(err) or type(err).__name__}",
                         cure="use smaller arrays, or fewer of them at once")
+
+
+def _divided(special: Specialisation) -> set[int]:
+    """The numbers of the launches that threads share, for the latest lengths."""
+    if not special.instances:
+        return set()
+    latest = next(reversed(special.instances.values()))
+    divided = {id(step) for step, row in zip(latest.sites, latest.rows) if row[3]}
+    return {k for k, step in enumerate(special.plan.launches) if id(step) in divided}
 
 
 def _overlap(leaves: Sequence[Any], donated: frozenset[int]) -> tuple[int, int] | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from . import kernels  # noqa: F401  (declares the ops)
 from .core.errors import FuelIndexError
-from .core.ops import OPS
+from .core.ops import OPS, OpDef, on_change
 from .core.source import user_location
 from .jit import Jitted
 from .trace.namespace import namespace, public, set_eager
@@ -16,6 +16,9 @@ from .trace.namespace import namespace, public, set_eager
 _STATIC = {"axis", "axes", "shape", "dtype", "at", "parts", "keepdims", "eps", "scale", "causal", "softcap", "interleaved",
            "start", "length", "step", "n", "min", "max", "value"}
 _ARRAYS = {("attention", "length"), ("write_slice", "start")}
+
+
+_made: dict[str, OpDef] = {}  # what `__getattr__` made functions of
 
 
 class _Eager(Jitted[Any, Any]):
@@ -48,10 +51,18 @@ def __getattr__(name: str) -> Callable[..., Any]:
     if op is None or op.kind == "leaf":
         raise AttributeError(f"there is no op {name!r}; python -m fuelnumba ops lists them")
     made: Callable[..., Any] = public(op)
-    globals()[name] = made
+    globals()[name], _made[name] = made, op
     return made
 
 
+def _forget(_: str) -> None:
+    """Functions of ops that were declared anew are made again when they are asked for."""
+    for name, op in _made.items():
+        if OPS.get(name) is not op:
+            globals().pop(name, None)
+
+
 set_eager(_run)
+on_change.append(_forget)
 globals().update(namespace())
 __all__ = list(namespace())

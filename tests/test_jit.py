@@ -240,8 +240,8 @@ def test_static_arguments() -> None:
     assert f(x, (0, 1)).tolist() == 21
     f(x, 1)
     assert f.compilations == 4
-    assert f.misses == ["the static argument axis is 1 differs", "the static argument mode is 'max' differs",
-                        "the static argument axis is (0, 1) differs"]
+    assert f.misses == ["the static argument axis is 1, not 0", "the static argument mode is 'max', not 'sum'",
+                        "the static argument axis is (0, 1), not 1"]
     assert message(lambda: f(x, [0, 1]), errors.ArgumentError) == (
         "f(): the static argument axis of type list is not hashable\n   = pass a tuple or a frozen dataclass")
 
@@ -556,8 +556,8 @@ def test_other_dtypes_ranks_and_layouts_compile_again() -> None:
     f(arange(2, 3).astype("f8"))
     f(arange(6))
     f(np.asfortranarray(arange(2, 3)))
-    assert f.misses == ["x is float64 of rank 2, not float32 of rank 2", "x is float32 of rank 1, not float64 of rank 2",
-                        "x is float32 of rank 2 with strides (4, 8), not float32 of rank 1"]
+    assert f.misses == ["x is float64 of rank 2, not float32 of rank 2", "x is float32 of rank 1, not float32 of rank 2",
+                        "x is float32 of rank 2 with strides (4, 8), not float32 of rank 2"]
     assert f.compilations == 4
     f(arange(2, 3))
     assert f.compilations == 4
@@ -573,10 +573,10 @@ def test_explain() -> None:
     f(arange(2, 3), arange(3, 2))
     text = f.explain()
     assert text.startswith("f: 1 compilation, 1 set of lengths, traced and planned in ")
-    for line in ("  x: f32[2, 3]", "  y: f32[3, 2]", "ops traced, 1 launches:"):
+    for line in ("  x: f32[2, 3]", "  y: f32[3, 2]", "ops traced, 1 launch:"):
         assert line in text
     assert "exp_multiply_add" in text and f"{__file__.rsplit('/', 1)[-1]}" in text
-    assert str(f.plan).startswith("plan of f: 1 launches of 1 kernels")
+    assert str(f.plan).startswith("plan of f: 1 launch of 1 kernel")
 
 
 def test_clear() -> None:
@@ -720,7 +720,8 @@ def test_user_kernel() -> None:
         assert "thrice" in f.explain() and "(yours)" in f.explain()
         assert ops.exp(np.zeros(2, "f8")).tolist() == [1, 1]  # another key
         assert f((x + 2).T.copy().T).tolist() == [[7] * 3] * 2
-        assert "registered kernel" in message(lambda: fuelnumba.register_kernel("exp", ("f32", "f32"), thrice))
+        fuelnumba.register_kernel("exp", ("f32", "f32"), thrice)  # as a cell does that is run again
+        assert "registered kernel" in message(lambda: fuelnumba.register_kernel("exp", ("f32", "f32"), numba.njit(lambda x, y: 0)))
     finally:
         fuelnumba.unregister_kernel("exp", ("f32", "f32"))
     assert f(x).tolist() == [[2] * 3] * 2

@@ -3,7 +3,6 @@ user's own Numba functions are added by `register_kernel` and tried first."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from ..core.dtypes import DType, dtype_of
 from ..core.errors import ArgumentError, NoKernelError
 from ..core.ir import Node
-from ..core.ops import CPU, OPS, Kernel, Operand
+from ..core.ops import CPU, OPS, Kernel, Operand, on_change
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,8 +27,22 @@ class UserKernel:
 
 
 _user: dict[tuple[str, tuple[DType, ...], str], UserKernel] = {}
-_generation = itertools.count(1)
-generation = 0  # plans made under another generation are made again
+_changes: list[str] = []  # why plans were no longer right
+generation = 0  # how many changes there were: plans made under another number are made again
+
+
+def _changed(reason: str) -> None:
+    global generation
+    _changes.append(reason)
+    generation = len(_changes)
+
+
+on_change.append(_changed)
+
+
+def change_since(made_under: int) -> str:
+    """The latest change since a generation, in words."""
+    return _changes[-1] if made_under < generation else ""
 
 
 def register_kernel(op: str, dtypes: Sequence[Any], fn: Callable[..., Any], *, backend: str = CPU) -> None:
@@ -37,10 +50,10 @@ def register_kernel(op: str, dtypes: Sequence[Any], fn: Callable[..., Any], *, b
 
     `fn` is an ordinary Numba `@njit` function that gets C-contiguous arrays, inputs then outputs, then the op's attributes
     in the order of its declaration, and writes into the outputs; its return value is ignored. Half types and 8-bit floats
-    arrive as their bits (uint16, uint8), which is how Numba can hold them. Raises ArgumentError for an unknown op or
-    backend, or when the key is taken (`unregister_kernel` frees it).
+    arrive as their bits (uint16, uint8), which is how Numba can hold them. The same function can be registered again, also
+    after its definition was run again. Raises ArgumentError for an unknown op or backend, or when the key is taken by
+    another function (`unregister_kernel` frees it).
     """
-    global generation
     if op not in OPS:
         raise ArgumentError(f"there is no op {op!r}", cure="python -m fuelnumba ops lists them")
     if backend != CPU:
@@ -53,20 +66,24 @@ def register_kernel(op: str, dtypes: Sequence[Any], fn: Callable[..., Any], *, b
     least, most = OPS[op].arity()
     if not least + 1 <= len(key[1]) <= most + 1:
         raise ArgumentError(f"{op} has {least} inputs and one output; got {len(key[1])} dtypes")
-    if key in _user:
+    if key in _user and _place(_user[key].fn) != _place(fn):
         raise ArgumentError(f"{op} has a registered kernel for {_dtypes(key[1])} on {backend} already",
                             cure="unregister_kernel frees the key")
     _user[key] = UserKernel(fn, key[1], backend)
-    generation = next(_generation)
+    _changed("kernels were registered or removed")
+
+
+def _place(fn: Any) -> tuple[str, str]:
+    """Where a function is defined: the same for a cell that is run again."""
+    return fn.py_func.__module__, fn.py_func.__qualname__
 
 
 def unregister_kernel(op: str, dtypes: Sequence[Any], *, backend: str = CPU) -> None:
     """Remove a registered kernel. Raises ArgumentError when there is none under this key."""
-    global generation
     key = (op, tuple(dtype_of(d) for d in dtypes), backend)
     if _user.pop(key, None) is None:
         raise ArgumentError(f"{op} has no registered kernel for {_dtypes(key[1])} on {backend}")
-    generation = next(_generation)
+    _changed("kernels were registered or removed")
 
 
 def key_dtypes(node: Node) -> tuple[DType, ...]:
@@ -111,8 +128,10 @@ def no_kernel(node: Node, refused: Sequence[str] = (), backend: str = CPU) -> No
     served = sorted({d.name for k in node.op.kernels for ds in k.types.values() for d in ds})
     nearby = f"{node.op.name} has kernels for {', '.join(served)}" if served else f"{node.op.name} has no kernels"
     why = f" ({'; '.join(refused)})" if refused else ""
+    cure = ("cast the arrays first, e.g. x.astype('f32'), or register_kernel one of your own" if served else
+            "attach one with the op's decorator kernel(...), anew if the op was declared anew")
     return NoKernelError(f"no kernel for {node.op.name} on ({_dtypes(key_dtypes(node))}) on {backend}{why}; {nearby}",
-                         where=node.where, cure="cast the arrays first, e.g. x.astype('f32'), or register_kernel one of your own")
+                         where=node.where, cure=cure)
 
 
 def _dtypes(dtypes: Sequence[DType]) -> str:

@@ -98,6 +98,17 @@ class Plan:
 
     __repr__ = __str__
 
+    def svg(self, folded: bool | None = None) -> str:
+        """The lowered graph as a picture, SVG, with the ops of one kernel in one frame. folded: as for `Graph.svg`."""
+        from .show import plan_svg
+
+        return plan_svg(self, folded)
+
+    def _repr_html_(self) -> str:
+        from .show import plan_html
+
+        return plan_html(self)
+
 
 def make_plan(graph: Graph, input_layouts: Mapping[Node, Layout]) -> Plan:
     """Lower, order, fuse and lay out a traced graph. Raises NoKernelError, GraphError."""

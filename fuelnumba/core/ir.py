@@ -81,7 +81,7 @@ def intern(op_: OpDef, inputs: Sequence[Node], attrs: Mapping[str, Any], shape: 
            where: Location | None = None) -> Node:
     """The node for this application: the existing one, if there is one."""
     items = tuple(attrs.items())
-    key = (op_.name, tuple(n.id for n in inputs), _freeze(items), shape, dtype.name)
+    key = (op_, tuple(n.id for n in inputs), _freeze(items), shape, dtype.name)
     with _lock:
         node = _pool.get(key)
         if node is None:
@@ -206,6 +206,17 @@ class Graph:
         return format_graph(self)
 
     __repr__ = __str__
+
+    def svg(self, folded: bool | None = None) -> str:
+        """The graph as a picture, SVG. folded: whether repeated layers are drawn once; None: in graphs that are not small."""
+        from .picture import draw
+
+        return draw(self, folded)
+
+    def _repr_html_(self) -> str:
+        from .picture import graph_html
+
+        return graph_html(self)
 
 
 def topological(roots: Iterable[Node]) -> list[Node]:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,9 +24,18 @@ from .dims import Dim, Extent, product
 from .dtypes import DType, dtype_of
 from .errors import ArgumentError, AxisError, DTypeError, ShapeError
 from .layout import Layout, Shape
+from .source import PACKAGE_DIR, user_location
 
 CPU = "cpu"
 LARGEST = 2**62  # the longest length, and the most bytes an array may have: strides and sizes fit 64 bits
+
+
+class Origin(NamedTuple):
+    """Who declares something: the file (of a script, a notebook or a console `__main__`, whichever cell it is), and the
+    run of it, the code object of its import or cell."""
+
+    file: str
+    run: CodeType | None
 
 
 class Aval(NamedTuple):
@@ -216,6 +227,7 @@ class Kernel:
     accepts: Callable[[Sequence[Operand], Mapping[str, Any]], str | None] | None = None
     blas: bool = False
     optional: frozenset[str] = frozenset()  # parameters that an input of the op need not be there for
+    origin: Origin | None = None
 
     @property
     def name(self) -> str:
@@ -276,6 +288,7 @@ class OpDef:
     reference: str = ""  # the name in the reference system
     doc: str = ""
     kernels: list[Kernel] = field(default_factory=list)
+    origin: Origin | None = None
 
     @property
     def is_elementwise(self) -> bool:
@@ -311,17 +324,27 @@ class OpDef:
 
     def kernel(self, backend: str, types: Any, *, launch: Callable[..., Launch], strided: bool = False,
                accepts: Callable[..., str | None] | None = None, blas: bool = False) -> Callable[[Any], Any]:
-        """Decorator: attach a kernel for a backend. `types` is a tuple of dtypes for 'T', or a mapping of variables."""
+        """Decorator: attach a kernel for a backend. `types` is a tuple of dtypes for 'T', or a mapping of variables.
+
+        A kernel that an earlier run of the same file attached under this name is replaced (a cell that is run again).
+        Raises ArgumentError when the name is taken, or when the function's parameters do not end with lo, hi.
+        """
         table = dict(types) if isinstance(types, Mapping) else {"T": tuple(types)}
 
         def attach(fn: Callable[..., Any]) -> Callable[..., Any]:
             params = list(inspect.signature(fn).parameters)
             if params[-2:] != ["lo", "hi"]:
-                raise TypeError(f"kernel {fn.__name__} of {self.name} must end with the parameters lo, hi")
-            if any(k.fn.__name__ == fn.__name__ and k.backend == backend for k in self.kernels):
-                raise TypeError(f"{self.name} has a kernel {fn.__name__} for {backend} already")
+                raise ArgumentError(f"kernel {fn.__name__} of {self.name} must end with the parameters lo, hi",
+                                    where=user_location(), cure="they are the range of work items that one call computes")
             optional = frozenset(n[:-1] for n in self.inputs if n.endswith("?"))
-            self.kernels.append(Kernel(fn, backend, table, launch, strided, accepts, blas, optional))
+            made = Kernel(fn, backend, table, launch, strided, accepts, blas, optional, _origin())
+            same = [k for k, old in enumerate(self.kernels) if old.name == made.name and old.backend == backend]
+            if not same:
+                self.kernels.append(made)
+                return fn
+            _check_again(self.kernels[same[0]].origin, made.origin, f"a kernel {fn.__name__} of {self.name}", "the function")
+            self.kernels[same[0]] = made
+            _changed(f"the kernel {fn.__name__} of {self.name} was attached anew")
             return fn
 
         return attach
@@ -346,17 +369,58 @@ DOMAINS: dict[str, tuple[DType, ...]] = {
 OPS: dict[str, OpDef] = {}
 
 
+#: Called with a reason when an op or a kernel takes the place of an earlier one: what was made from that is no longer right.
+on_change: list[Callable[[str], None]] = []
+
+
+def _changed(reason: str) -> None:
+    for heard in on_change:
+        heard(reason)
+
+
+def _origin() -> Origin:
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    file = "__main__" if frame.f_globals.get("__name__") == "__main__" else frame.f_code.co_filename
+    run: FrameType | None = frame
+    while run is not None and not run.f_code.co_name.startswith(("<module", "<cell")):
+        run = run.f_back
+    return Origin(file, run.f_code if run else None)
+
+
+def _check_again(old: Origin | None, new: Origin | None, what: str, thing: str) -> None:
+    """A file that is run again may declare again what it declared. Raises ArgumentError when it does so in one run, or
+    when the name is that of another file."""
+    if old is None or new is None:
+        return
+    if old.file != new.file:
+        place = "among fuelnumba's own" if old.file.startswith(PACKAGE_DIR) else f"from {old.file}"
+        raise ArgumentError(f"there is {what} already, {place}", where=user_location(), cure=f"give {thing} another name")
+    if old.run is not None and old.run is new.run:
+        raise ArgumentError(f"{what} is declared twice", where=user_location(), cure=f"give {thing} another name")
+
+
 def op(name: str, kind: str, inputs: str, **fields: Any) -> OpDef:
-    """Declare an op: `inputs` is a string of names ('x w? *rest'). Raises TypeError when the name is taken or the
-    declaration contradicts itself."""
-    if name in OPS:
-        raise TypeError(f"op {name} is declared twice")
-    made = OpDef(name, kind, tuple(inputs.split()), **fields)
+    """Declare an op: `inputs` is a string of names ('x w? *rest').
+
+    An op that an earlier run of the same file declared is replaced, as when a notebook's cell is run again or a module is
+    reloaded, and what was traced with it is traced anew. Raises ArgumentError when the name is taken, or the declaration
+    contradicts itself.
+    """
+    origin = _origin()
+    old = OPS.get(name)
+    if old is not None:
+        _check_again(old.origin, origin, f"an op {name}", "the op")
+    made = OpDef(name, kind, tuple(inputs.split()), **fields, origin=origin)
     if made.expr is not None:
         used = _args_used(made.expr)
         if used and max(used) >= len(made.inputs):
-            raise TypeError(f"op {name}: its expression uses operand {max(used)} of {len(made.inputs)}")
+            raise ArgumentError(f"op {name}: its expression uses operand {max(used)} of {len(made.inputs)}",
+                                where=user_location())
     OPS[name] = made
+    if old is not None:
+        _changed(f"the op {name} was declared anew")
     return made
 
 

@@ -69,7 +69,7 @@ def test_a_registered_kernel_is_called_and_shown(registered: Any) -> None:
     np.testing.assert_allclose(f(x), 2 * np.tanh(x), rtol=1e-6)
     assert (
         str(f.plan).splitlines()[1].split("   # ")[0]
-        == "    0  twice_tanh (yours)   tanh -> f32[2, 3], 1 work items"
+        == "    0  twice_tanh (yours)   tanh -> f32[2, 3], 1 work item"
     )
     assert f.misses == ["kernels were registered or removed"]
     unregister_kernel("tanh", ("f32", "f32"))
