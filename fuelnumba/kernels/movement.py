@@ -99,7 +99,7 @@ op("reshape", "view", "x", attrs={"shape": ShapeAttr()}, infer=_reshape, domain=
    samples=_samples({"shape": (12, 5)}, {"shape": (5, 12)}, {"shape": (10, 2, 3)}, {"shape": (60,)}),
    view=lambda x, shape: x.reshape(shape), ref=lambda x, shape: np.reshape(x, shape), reference="Reshape",
    doc="the same elements in row-major order under another shape; copies when x's layout does not allow a view")
-op("contiguous", "elementwise", "x", infer=lambda x: x, expr=scalar.arg(0), ref=lambda x: np.ascontiguousarray(x), domain="mixed",
+op("contiguous", "elementwise", "x", infer=lambda x: x, expr=scalar.arg(0), ref=lambda x: np.array(x), domain="mixed",
    reference="Contiguize", doc="a row-major copy")
 op("copy", "elementwise", "x", infer=lambda x, uid: x, expr=scalar.arg(0), ref=lambda x, uid: np.array(x), domain="mixed",
    attrs={"uid": Int()}, reference="Copy", doc="a copy of its own, made where a later write would reach an earlier reader")

@@ -79,10 +79,10 @@ class ParityCase:
             return self.op.ref(*(parity.wide(a, self.op) for a in self.arrays),
                                **parity.canonical(self.op, self.arrays, self.attrs))
 
-    def problem(self, got: Any, *, rtol: float | None = None, atol: float | None = None,
-                zero_signs: bool = False) -> str | None:
+    def problem(self, got: Any, *, rtol: float | None = None, atol: float | None = None, zero_signs: bool = False,
+                expected: Any = None) -> str | None:
         """What is wrong with a result of this case, in words; None when nothing is."""
-        expected = self.expected()
+        expected = self.expected() if expected is None else expected
         of = self.aval.dtype
         limits = parity.limits_of(self.op, self.arrays, self.attrs, expected, of, rtol, atol)
         return parity.problem_of(got, expected, of, limits, zero_signs)
