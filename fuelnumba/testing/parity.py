@@ -57,13 +57,13 @@ def assert_parity(op: Any, *arrays: Any, reference: Any = None, rtol: float | No
         arrays = tuple(cast_values(a, d) if _is_float(a) else a for a in arrays)
     if found is not None:
         got, jitted = run_op(found, arrays, attrs)
-        ref, name = reference or _op_reference(found), found.name
+        ref, name = reference if reference is not None else _op_reference(found), found.name
         dtypes: list[DType | None] = [jitted.graph.outputs[0].dtype]
     else:
         jitted = op if isinstance(op, Jitted) else Jitted(op, static_argnames=tuple(attrs))
-        ref, name = reference or jitted.__wrapped__, jitted.name
+        ref, name = reference if reference is not None else jitted.__wrapped__, jitted.name
         got = jitted(*arrays, **attrs)
-        dtypes = _numpy_dtypes(ref, arrays, attrs)
+        dtypes = _numpy_dtypes(jitted.__wrapped__, arrays, attrs)
     if reference is not None and not callable(reference):
         expected: Any = reference
     else:
@@ -234,7 +234,7 @@ def differences(got: Array, expected: Any, dtype: DType, limits: tuple[float, An
     rtol, atol = limits
     g, x = got.astype(np.float64), e.astype(np.float64)
     with np.errstate(all="ignore"):
-        same = (np.isnan(g) & np.isnan(x)) | (g == x) | (np.abs(g - x) <= atol + rtol * np.abs(x))
+        same = (np.isnan(g) & np.isnan(x)) | (g == x) | (np.isfinite(x) & (np.abs(g - x) <= atol + rtol * np.abs(x)))
         most = float(ml_dtypes.finfo(dtype.numpy).max)  # an infinity stands for what rounds to the greatest number, and back
         same |= np.isfinite(x) & (np.abs(x) >= most * (1 - rtol)) & (g == np.copysign(np.inf, x))
         same |= np.isinf(x) & (np.abs(g) >= most * (1 - rtol)) & (np.sign(g) == np.sign(x))
