@@ -294,8 +294,16 @@ def command(op: OpDef | None, arrays: Sequence[Any], attrs: Mapping[str, Any], h
     if test is not None:
         return test
     if op is None or op.name not in BUILT_IN:
-        return shlex.join(["python", *sys.orig_argv[1:]])
+        return " ".join(["python", *map(_quoted, sys.orig_argv[1:])])
     return f"python -m fuelnumba.testing {shlex.quote(str(_save(op, arrays, attrs, how)))}"
+
+
+def _quoted(word: str) -> str:
+    """A word of a shell's command, on one line."""
+    if "\n" not in word:
+        return shlex.quote(word)
+    escaped = word.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+    return f"$'{escaped}'"
 
 
 def running_test() -> str | None:
