@@ -9,7 +9,8 @@ import pytest
 
 import fuelnumba
 from fuelnumba.core.ops import OPS
-from fuelnumba.testing import LAYOUTS, sample_values, with_layout
+from fuelnumba.testing import LAYOUTS, cases, sample_values, with_layout
+from fuelnumba.testing.parity import alone
 
 from .agree import ALL, ANY, FLOATS, INTS, NUMBERS, NUMPY, agree, wide
 
@@ -210,3 +211,21 @@ def test_write_slice(dtype: str) -> None:
             assert got.tobytes() == expected.tobytes()
             assert np.array_equal(given.view(np.uint8) if given.flags.c_contiguous else given,
                                   x.view(np.uint8) if given.flags.c_contiguous else x), "the input was modified"
+
+
+# ------------------------------------------------------------------------------------------------ refusals
+@pytest.mark.parametrize("name", sorted(n for n, op in OPS.items() if op.kind != "leaf" and "uid" not in op.attrs))
+def test_scalars_are_served_or_refused_in_words(name: str) -> None:
+    """Whatever an op makes of arrays of rank 0, with the parameters of its samples: no error of Python's own."""
+    op = OPS[name]
+    for case in cases(name, op.dtypes()["cpu"][:1], ["contiguous"]):
+        scalars = [a.reshape(-1)[:1].reshape(()) for a in case.arrays if a.size]
+        try:
+            alone(op, case.attrs)(*scalars)
+        except fuelnumba.errors.FuelError as err:
+            assert err.what
+
+
+def test_integers_have_no_negative_powers() -> None:
+    with pytest.raises(fuelnumba.errors.DTypeError, match=r"powi\(\) of i64 needs an exponent of at least 0, not -2"):
+        ops.powi(np.arange(1, 4), -2)
