@@ -228,34 +228,45 @@ def _edges(op: OpDef, d: DType) -> list[Array]:
         columns = [np.random.default_rng(k).permutation(np.tile(e, len(e))) for k in range(len(data))]
     ready = iter([np.concatenate([c, sample_values(d, 70, k)]) for k, c in enumerate(columns)])
     size = len(columns[0]) + 70 if columns else 70
-    return [_role_values(r, size, k) if r != "data" else next(ready) for k, r in enumerate(_roles(op, len(op.inputs)))]
+    return [_role_values(r, size) if r != "data" else next(ready) for r in _roles(op, len(op.inputs))]
 
 
-def _role_values(which: str, size: int, k: int) -> Array:
+def _role_values(which: str, size: int) -> Array:
     return np.arange(size) % 3 == 0 if which == "condition" else np.arange(size) % 5
+
+
+def slots(op: OpDef) -> list[tuple[str, int]]:
+    """What each operand holds, and the how-many-th of its kind it is. Operands in layouts depend on this alone: those of
+    two ops are the same."""
+    roles = _roles(op, len(op.inputs))
+    return [(r, roles[:k].count(r)) for k, r in enumerate(roles)]
+
+
+def _for_slot(of_slots: Sequence[Any], which: str, k: int) -> Any:
+    """Of what is given per data operand: the k-th; for a condition or an index, the last."""
+    return of_slots[k % len(of_slots)] if which == "data" else of_slots[-1]
 
 
 def _outer(op: OpDef, d: DType, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
     out = []
-    for k, r in enumerate(_roles(op, len(op.inputs))):
-        shape = shapes[k % len(shapes)]
+    for which, k in slots(op):
+        shape = _for_slot(shapes, which, k)
         size = int(np.prod(shape))
-        out.append((sample_values(d, size, k) if r == "data" else _role_values(r, size, k)).reshape(shape))
+        out.append((sample_values(d, size, k) if which == "data" else _role_values(which, size)).reshape(shape))
     return out
 
 
 def _matrices(op: OpDef, d: DType, layout: str) -> list[Array]:
     """Edge values and ordinary ones in no order, one matrix for each operand."""
-    names = layout.split("+")
     out = []
-    for k, r in enumerate(_roles(op, len(op.inputs))):
-        if r == "data":
+    for which, k in slots(op):
+        if which == "data":
             e = edge_values(d)
             values = np.concatenate([e, sample_values(d, max(0, ROWS * COLUMNS - len(e)), k)])[:ROWS * COLUMNS]
             values = np.random.default_rng(seed_of(d.name, layout, k)).permutation(values)
         else:
-            values = _role_values(r, ROWS * COLUMNS, k)
-        out.append(with_layout(values.reshape(ROWS, COLUMNS), names[k % len(names)]))
+            values = _role_values(which, ROWS * COLUMNS)
+        out.append(with_layout(values.reshape(ROWS, COLUMNS), _for_slot(layout.split("+"), which, k)))
     return out
 
 

@@ -19,7 +19,7 @@ from fuelnumba.compiler.fuse import MAX_WEIGHT
 from fuelnumba.core import scalar
 from fuelnumba.core.ops import OPS, broadcast_shapes
 from fuelnumba.testing import ParityCase, cases
-from fuelnumba.testing.cases import role
+from fuelnumba.testing.cases import slots
 from fuelnumba.testing.values import in_dtype
 from fuelnumba.trace.apply import apply
 
@@ -36,7 +36,7 @@ def is_long(case: ParityCase) -> bool:
 
 
 def elementwise(dtype: str, layout: str) -> Iterator[ParityCase]:
-    """Cases whose operands depend on the dtype, the layout and the operands' roles alone."""
+    """Cases whose operands depend on the dtype, the layout and their slots alone."""
     for op in OPS.values():
         if not op.is_elementwise or "uid" in op.attrs or dtype not in op.dtypes()["cpu"]:
             continue
@@ -45,10 +45,10 @@ def elementwise(dtype: str, layout: str) -> Iterator[ParityCase]:
 
 
 def batches(found: Iterator[ParityCase]) -> Iterator[list[ParityCase]]:
-    """Cases grouped by operands, each group as large as one region may be."""
-    groups: dict[Any, list[ParityCase]] = {}
+    """Cases whose operands are the same, in groups as large as one region may be."""
+    groups: dict[str, list[ParityCase]] = {}
     for case in found:
-        groups.setdefault((case.label.split(",")[0], tuple(map(role, case.op.inputs))), []).append(case)
+        groups.setdefault(case.label.split(",")[0], []).append(case)
     for group in groups.values():
         batch: list[ParityCase] = []
         weight = 0
@@ -64,14 +64,16 @@ def batches(found: Iterator[ParityCase]) -> Iterator[list[ParityCase]]:
 
 def run(batch: list[ParityCase]) -> list[str]:
     """What is wrong with each case of a batch, in words. Raises AssertionError when it is more than one region."""
-    arrays = batch[0].arrays
+    operands = {slot: a for case in batch for slot, a in zip(slots(case.op), case.arrays)}
+    where = {slot: k for k, slot in enumerate(operands)}
+    arrays = list(operands.values())
     shape = broadcast_shapes("batch", [a.shape for a in arrays])
 
     @jit
     def all_of_them(*xs: Any) -> Any:
         # `contiguous` reads each operand where it lies; being read by all ops, it makes one region of them
         ys = [ops.contiguous(np.broadcast_to(x, shape)) for x in xs]
-        return [apply(case.op, *ys, **case.attrs) for case in batch]
+        return [apply(case.op, *(ys[where[slot]] for slot in slots(case.op)), **case.attrs) for case in batch]
 
     before = [a.tobytes() for a in arrays]
     results = all_of_them(*arrays)
