@@ -283,8 +283,11 @@ class OpDef:
     destroys: int | None = None  # the input whose storage the op overwrites; its kernels do not get it as an input
     last_axis: str = ""  # this attribute is an axis the kernels want last: the tracer permutes
     decompose: Callable[..., Any] | None = None  # (builder, input nodes, **attrs) -> node: the op in terms of others
+    # operands in float64 (indices as integers) and attributes; an elementwise op may leave the operands out: ()
     samples: Callable[[], Iterable[tuple[tuple[Any, ...], dict[str, Any]]]] | None = None
+    # relative error by dtype, where `testing.tolerance` is too strict; 'absolute': in ulp of 1, where the result cancels
     tolerance: Mapping[str, float] = field(default_factory=dict)
+    own_width: bool = False  # the result jumps where a quotient rounds: the reference is computed in the dtype's own width
     reference: str = ""  # the name in the reference system
     doc: str = ""
     kernels: list[Kernel] = field(default_factory=list)

@@ -184,7 +184,8 @@ def attention_samples() -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
 
 
 def _check_scale(v: Any, avals: Sequence[Aval]) -> float:
-    return check_number(float, v) if v is not None else 1.0 / math.sqrt(max(float(avals[0].shape[-1]), 1.0))
+    width = float(avals[0].shape[-1]) if avals[0].shape else 1.0  # a scalar is refused by the shape rule
+    return check_number(float, v) if v is not None else 1.0 / math.sqrt(max(width, 1.0))
 
 
 attention = op("attention", "attention", "q k v length?", infer=infer_attention, ref=attention_ref,

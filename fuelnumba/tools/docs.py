@@ -28,7 +28,7 @@ from . import array_api, coverage
 
 EXAMPLE = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n*```text\n(?P<output>.*?)^```$)?", re.M | re.S)
 MARKED = re.compile(r"(?P<head><!-- generated: (?P<name>[\w-]+) -->\n).*?(?P<tail><!-- end -->)", re.S)
-_VARIES = ((re.compile(r"k_[0-9a-f]{16}\b"), "k_0123456789abcdef"), (re.compile(r"\d+\.\d+ (ms|s|us)\b"), r"1.0 \1"))
+_VARIES = ((re.compile(r"k_[0-9a-f]{16}\b"), "k_0123456789abcdef"), (re.compile(r"\d+\.\d+( ?)(ms|s|us)\b"), r"1.0\1\2"))
 _SEPARATOR = "\0"
 
 _RUNNER = """
