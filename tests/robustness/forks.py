@@ -58,7 +58,8 @@ def use(k: int) -> None:
     np.testing.assert_allclose(product(x), x @ x.T, rtol=1e-5)
     big = np.ones((1000 + k, 900), np.float32)
     np.testing.assert_allclose(known(big)[0], np.tanh(1) + len(big), rtol=1e-4)
-    np.testing.assert_allclose(fn.jit(fresh(k % 8))(x), fresh(k % 8)(x), rtol=1e-5)
+    if k % 5 == 0:  # compiles, with Numba, in the child
+        np.testing.assert_allclose(fn.jit(fresh(k % 8))(x), fresh(k % 8)(x), rtol=1e-5)
     np.testing.assert_allclose(fn.ops.softmax(x).sum(axis=1), 1, rtol=1e-5)
 
 
@@ -86,7 +87,7 @@ def forked(k: int) -> str:
     return "" if status == 0 else f"child {k} ended with {os.waitstatus_to_exitcode(status)}"
 
 
-def run(forks: int = 100, seed: int = 1, limit: int = 160) -> str:
+def run(forks: int = 100, seed: int = 1, limit: int = 170, pools: bool = True) -> str:
     """One line of figures. Raises AssertionError when a child failed."""
     faulthandler.dump_traceback_later(limit, exit=True)
     r = random.Random(seed)
@@ -121,7 +122,7 @@ def run(forks: int = 100, seed: int = 1, limit: int = 160) -> str:
         if what:
             failed.append(what)
     pooled = 0
-    for method in ("fork", "spawn"):
+    for method in ("fork", "spawn") if pools else ():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with multiprocessing.get_context(method).Pool(4) as pool:
@@ -141,12 +142,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--forks", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--no-pools", action="store_true", help="forks only")
     parser.add_argument("--filled", action="store_true", help="use the kernel cache there is, instead of an empty one")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if not args.filled:
             os.environ["FUELNUMBA_CACHE_DIR"] = folder
-        print(run(args.forks, args.seed))
+        print(run(args.forks, args.seed, pools=not args.no_pools))
     return 0
 
 

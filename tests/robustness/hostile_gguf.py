@@ -3,8 +3,8 @@
     python -m tests.robustness.hostile_gguf --random 3000
 
 A tiny valid file is changed in every field of its header, in what its metadata and tensors say, and at random. Each must load, or
-be refused by one line that begins with its path; in less than a second; with little memory: `LEAST` of Python's and NumPy's beyond
-what the file and its weights take.
+be refused by one line that begins with its path; in less than a second; with little memory: `MEMORY` of Python's and
+NumPy's beyond what the file and its weights take.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def nested() -> tuple[str, bytes]:
 
 
 # ------------------------------------------------------------------------------------------------ what happens with them
-def attempt(path: Path, size: int) -> tuple[str, str, float, int]:
+def attempt(path: Path, size: int, limit: float = 60.0) -> tuple[str, str, float, int]:
     """('loaded' or 'refused' or 'fault', what was said, seconds, bytes beyond the file and its weights)."""
     tracemalloc.start()
     start = time.perf_counter()
@@ -237,13 +237,14 @@ def attempt(path: Path, size: int) -> tuple[str, str, float, int]:
     used = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     beyond = used - size - weights
-    if kind != "fault" and (beyond > MEMORY or seconds > SECONDS * (5 if sys.gettrace() else 1)):
+    if kind != "fault" and (beyond > MEMORY or seconds > limit):
         kind, said = "fault", f"{seconds:.2f} s, {beyond >> 20} MB: {said}"
     return kind, said.removeprefix(f"{path}: "), seconds, beyond
 
 
-def run(random: int = 3000, every: int = 1, seed: int = 1, faults: list[str] | None = None) -> str:
-    """One line of figures; what went wrong is put into `faults`. `every` takes only each so many changed fields."""
+def run(random: int = 3000, every: int = 1, seed: int = 1, faults: list[str] | None = None, limit: float = 60.0) -> str:
+    """One line of figures; what went wrong is put into `faults`. `every` takes only each so many changed fields; more than
+    `limit` seconds for one file are a fault."""
     began = time.perf_counter()
     counts: collections.Counter[str] = collections.Counter()
     slowest, most = 0.0, 0
@@ -267,7 +268,7 @@ def run(random: int = 3000, every: int = 1, seed: int = 1, faults: list[str] | N
             path = folder / "hostile.gguf"
             for what, raw in files:
                 path.write_bytes(raw)
-                kind, said, seconds, beyond = attempt(path, len(raw))
+                kind, said, seconds, beyond = attempt(path, len(raw), limit)
                 counts[kind] += 1
                 slowest, most = max(slowest, seconds), max(most, beyond)
                 if kind == "refused":
@@ -287,7 +288,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     faults: list[str] = []
-    line = run(args.random, args.every, args.seed, faults)
+    line = run(args.random, args.every, args.seed, faults, SECONDS)
     for fault in faults:
         print(fault)
     print(line)
