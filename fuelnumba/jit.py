@@ -22,15 +22,18 @@ from .compiler.plan import Plan, make_plan
 from .core import dtypes as dt
 from .core import ir
 from .core.dims import MIN_SYMBOL, Dim, Extent, Guard, SymEnv
-from .core.errors import ArgumentError, DonationError, FuelError, LeakedTracerError
+from .core.errors import ArgumentError, CompileError, DonationError, FuelError, LeakedTracerError
 from .core.ir import Graph, Node
 from .core.layout import Layout, contiguous
+from .core.source import locate, user_location
 from .core.tree import LEAF, TreeDef, flatten_leaves, unflatten
 from .run.executor import Instance
 from .run.memory import address
 from .trace import guards
-from .trace.apply import as_tensor, check_array
+from .trace.apply import as_tensor
+from .trace.foreign import check_array, described, instead
 from .trace.tensor import Tensor, Trace, current_trace, tracing_into
+from .trace.traced import located
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,9 +46,12 @@ _SCALARS = {bool: "b", int: "i", float: "f"}
 
 # ------------------------------------------------------------------------------------------------ what a call looks like
 def _leaf_signature(leaf: Any) -> Signature | None:
-    """Of an array: (dtype, shape, None or strides); of a Python scalar: its kind. None for anything else."""
+    """Of an array: (dtype, shape, None or strides or, which is refused, "misaligned"); of a Python scalar: its kind. None for
+    anything else."""
     if type(leaf) is np.ndarray:
-        return (leaf.dtype, leaf.shape, None if leaf.flags.c_contiguous else leaf.strides)
+        flags = leaf.flags
+        return (leaf.dtype, leaf.shape,
+                None if flags.c_contiguous and flags.aligned else leaf.strides if flags.aligned else "misaligned")
     kind = _SCALARS.get(type(leaf))
     return (kind,) if kind is not None else None
 
@@ -98,6 +104,7 @@ class Specialisation:
 class Jitted(Generic[P, R]):
     """A jitted function. Call it like the function; `graph`, `plan` and `explain()` show what runs."""
 
+    @located
     def __init__(self, fn: Callable[P, R], static_argnames: Iterable[str] | str = (), donate: Iterable[str] | str = (),
                  dims: Mapping[str, Sequence[str | None]] | None = None) -> None:
         if isinstance(fn, (staticmethod, classmethod)):
@@ -164,13 +171,17 @@ class Jitted(Generic[P, R]):
             found = self._find(key, values, leaves, static)
         special, instance = found
         self._last = special
-        results = instance(leaves)
+        try:
+            results = instance(leaves)
+        except (ArgumentError, CompileError) as err:  # an int that does not fit, a kernel of the user's
+            raise self._of_call(err, structure, leaves) from err.__cause__
         if special.out_tree.structure == LEAF:
             return results[0]  # type: ignore[return-value]
         for at, value in special.out_constants:
             results.insert(at, value)
         return unflatten(special.out_tree, results)
 
+    @located
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], Signature]:
         """The arguments in the order of the parameters, defaults filled in, without the static ones; and those."""
         try:
@@ -201,6 +212,7 @@ class Jitted(Generic[P, R]):
             out += TreeDef(child).paths(name)
         return out
 
+    @located
     def _prepare(self, values: tuple[Any, ...], leaves: list[Any], structure: Any, signatures: tuple[Any, ...],
                  static: Signature) -> tuple[Signature, Signature]:
         """The key of a call with unusual leaves (an object as `self`, NumPy scalars) or donated arguments."""
@@ -219,16 +231,28 @@ class Jitted(Generic[P, R]):
             else:
                 names = names or self._leaf_names(structure)
                 if isinstance(leaf, np.ndarray):
-                    check_array(leaf)
-                cure = ("a string or an object that chooses what is computed belongs in static_argnames"
-                        if not hasattr(leaf, "__array__") else "pass a NumPy array: np.asarray(x)")
-                raise ArgumentError(f"{self.name}(): {names[k]} has the type {type(leaf).__qualname__}, "
-                                    "which is neither an array nor a Python number", cure=cure)
+                    self._dtype(names[k], leaf)
+                raise ArgumentError(f"{self.name}(): {names[k]} is {described(leaf)}, neither an array nor a Python number",
+                                    cure=instead(leaf, "a string or an object that chooses what is computed belongs in "
+                                                       "static_argnames"))
         signatures = tuple(("object",) if s is None and not isinstance(leaf, np.ndarray) else s or _leaf_signature(leaf)
                            for s, leaf in zip(signatures, leaves))
         if self.donate:
             self._check_donated(leaves, structure)
         return (structure, signatures, static), static
+
+    def _dtype(self, name: str, array: np.ndarray[Any, Any]) -> dt.DType:
+        """The dtype of an argument. Raises InputArrayError or DTypeError, naming it."""
+        try:
+            return check_array(array)
+        except FuelError as err:
+            raise type(err)(f"{self.name}(): {name}: {err.what}", cure=err.cure) from None
+
+    def _of_call(self, err: FuelError, structure: Any, leaves: list[Any]) -> FuelError:
+        """The error of a run, with the caller's line and the name of the int that does not fit."""
+        names = [n for n, leaf in zip(self._leaf_names(structure), leaves) if type(leaf) is int and f"int {leaf} " in err.what]
+        what = f"{self.name}(): {names[0]}: {err.what}" if names else err.what
+        return type(err)(what, where=user_location(), cure=err.cure)
 
     def _donated(self, structure: Any) -> frozenset[int]:
         """The positions of the leaves of donated arguments."""
@@ -256,6 +280,7 @@ class Jitted(Generic[P, R]):
                                     cure="donate a writeable, C-contiguous array")
 
     # -------------------------------------------------------------------------------------- finding and making plans
+    @located
     def _find(self, key: Signature, values: tuple[Any, ...], leaves: list[Any], static: Signature) -> Any:
         structure, signatures, _ = key
         shapes = tuple(s[1] if len(s) == 3 else None for s in signatures)
@@ -375,11 +400,7 @@ class Jitted(Generic[P, R]):
                 scalars[len(inputs)] = kind
                 traced.append(Tensor(node, kind, trace, None))
             else:
-                try:
-                    dtype = check_array(leaf)
-                except FuelError as err:
-                    raise type(err)(f"{self.name}(): {name}: {err.what}", where=err.where, cure=err.cure) from None
-                node = ir.input_node(name, shape, dtype)
+                node = ir.input_node(name, shape, self._dtype(name, leaf))
                 layouts[node] = contiguous(shape) if leaf.flags.c_contiguous else _strided(leaf, shape, self.name, name)
                 traced.append(Tensor(node, None, trace, None))
             inputs.append(node)
@@ -394,9 +415,19 @@ class Jitted(Generic[P, R]):
                     outputs.append(as_tensor(leaf).node)
                 else:
                     constants.append((k, leaf))
-        leaks = watch.leaked(lambda v: isinstance(v, Tensor) and v.trace is trace)
+        kept: list[Tensor] = []
+
+        def is_ours(value: Any) -> bool:
+            if isinstance(value, Tensor) and value.trace is trace:
+                kept.append(value)
+                return True
+            return False
+
+        leaks = watch.leaked(is_ours)
         if leaks:
-            raise LeakedTracerError(f"{self.name}() left a traced value in {leaks[0]}",
+            code = getattr(self.__wrapped__, "__code__", None)
+            raise LeakedTracerError(f"{self.name}() left {kept[0]!r} in {leaks[0]}",
+                                    where=kept[0].where or (locate(code, 0) if code is not None else None),
                                     cure="return the value instead: what a trace stores elsewhere is not computed")
         donated = self._donated(structure) if self.donate else frozenset()
         graph = Graph(inputs, outputs, self.name, env, frozenset(positions.index(k) for k in donated))

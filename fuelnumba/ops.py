@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import cache
 from typing import Any
+
+import numpy as np
 
 from . import kernels  # noqa: F401  (declares the ops)
 from .core.errors import FuelIndexError
 from .core.ops import OPS
 from .core.source import user_location
 from .jit import Jitted
+from .trace.apply import array_of, not_an_array
 from .trace.namespace import namespace, public, set_eager
 
 _STATIC = {"axis", "axes", "shape", "dtype", "at", "parts", "keepdims", "eps", "scale", "causal", "softcap", "interleaved",
@@ -20,8 +24,6 @@ _ARRAYS = {("attention", "length"), ("write_slice", "start")}
 
 @cache
 def _jitted(fn: Callable[..., Any]) -> Jitted[..., Any]:
-    import inspect
-
     static = _STATIC | set(OPS[fn.__name__].attrs if fn.__name__ in OPS else ())
     names = [p for p in inspect.signature(fn).parameters if p in static and (fn.__name__, p) not in _ARRAYS]
     return Jitted(fn, static_argnames=names)
@@ -31,14 +33,29 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) 
     """An op called on arrays: its own small jitted function, with parameters static."""
     jitted = _jitted(fn)
     bound = jitted.signature.bind(*args, **kwargs)
-    for name in jitted.static:
-        if isinstance(bound.arguments.get(name), list):
-            bound.arguments[name] = tuple(bound.arguments[name])
+    for name, value in bound.arguments.items():
+        if name in jitted.static:
+            bound.arguments[name] = tuple(value) if isinstance(value, list) else value
+        elif jitted.signature.parameters[name].kind is not inspect.Parameter.VAR_POSITIONAL:
+            bound.arguments[name] = _array(fn.__name__, name, value)
+        elif len(value) == 1 and isinstance(value[0], (list, tuple)):  # concat([a, b])
+            bound.arguments[name] = ([_array(fn.__name__, name, v) for v in value[0]],)
+        else:
+            bound.arguments[name] = tuple(_array(fn.__name__, name, v) for v in value)
     try:
         return jitted(*bound.args, **bound.kwargs)
     except FuelIndexError as err:  # the plan remembers the line of its first caller
         error = FuelIndexError(err.what, where=user_location(), cure=err.cure)
     raise error
+
+
+def _array(op: str, name: str, value: Any) -> Any:
+    """An argument as a jitted function takes it: a list stands for the array of its numbers."""
+    if value is None or isinstance(value, (np.ndarray, np.generic, bool, int, float)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return array_of(op, name, value)
+    raise not_an_array(op, name, value)
 
 
 def __getattr__(name: str) -> Callable[..., Any]:

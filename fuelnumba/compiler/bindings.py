@@ -3,15 +3,17 @@ user's own Numba functions are added by `register_kernel` and tried first."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..core.dtypes import DType, dtype_of
-from ..core.errors import ArgumentError, NoKernelError
+from ..core.errors import ArgumentError, CompileError, NoKernelError
 from ..core.ir import Node
 from ..core.ops import CPU, OPS, Kernel, Operand
+from ..trace.traced import located
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +34,7 @@ _generation = itertools.count(1)
 generation = 0  # plans made under another generation are made again
 
 
+@located
 def register_kernel(op: str, dtypes: Sequence[Any], fn: Callable[..., Any], *, backend: str = CPU) -> None:
     """Use `fn` for an op when its arrays have these dtypes (inputs, then output).
 
@@ -56,10 +59,28 @@ def register_kernel(op: str, dtypes: Sequence[Any], fn: Callable[..., Any], *, b
     if key in _user:
         raise ArgumentError(f"{op} has a registered kernel for {_dtypes(key[1])} on {backend} already",
                             cure="unregister_kernel frees the key")
-    _user[key] = UserKernel(fn, key[1], backend)
+    _user[key] = UserKernel(_in_our_words(op, fn), key[1], backend)
     generation = next(_generation)
 
 
+def _in_our_words(op: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, whose refusal by Numba is a CompileError; what it raises itself passes through."""
+    @functools.wraps(fn)
+    def call(*args: Any) -> Any:
+        try:
+            return fn(*args)
+        except Exception as err:
+            if not type(err).__module__.startswith("numba."):
+                raise
+            said = [line for line in str(err).splitlines() if line.strip()]
+            reason = said[1] if len(said) > 1 and said[0].startswith("Failed in") else said[0] if said else type(err).__name__
+            raise CompileError(f"Numba does not compile {getattr(fn, '__name__', 'the kernel')}, your kernel for {op}: {reason}",
+                               cure="the whole of Numba's message is this error's __cause__") from err
+
+    return call
+
+
+@located
 def unregister_kernel(op: str, dtypes: Sequence[Any], *, backend: str = CPU) -> None:
     """Remove a registered kernel. Raises ArgumentError when there is none under this key."""
     global generation

@@ -43,6 +43,7 @@ __all__ = [
     "TracedMutationError",
     "TracedToNumpyError",
     "TracingError",
+    "UnsupportedAttributeError",
     "UnsupportedFunctionError",
 ]
 
@@ -200,6 +201,14 @@ class UnsupportedFunctionError(TracingError):
     **Cure**: write it with covered functions; `python -m fuelnumba ops` lists them.
 
         np.kron(x, y)
+    """
+
+
+class UnsupportedAttributeError(UnsupportedFunctionError, AttributeError):
+    """**Cause**: a traced value has no attribute or method of this name.
+    **Cure**: the message names the nearest there are.
+
+        x.strides
     """
 
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ..core import dtypes as dt
 from ..core import ir
 from ..core.dims import Dim, Extent, divide_exact, product, same, same_shape
-from ..core.dtypes import DType, dtype_of
-from ..core.errors import ArgumentError, InputArrayError, ShapeError
+from ..core.dtypes import dtype_of
+from ..core.errors import ArgumentError, DTypeError, InputArrayError, ShapeError
 from ..core.ir import Node
 from ..core.layout import Shape
 from ..core.ops import OPS, OpDef, broadcast_shapes, check_shape, fmt
 from ..core.source import Location, user_location
 from . import promote
+from .foreign import check_array, described, instead
 from .promote import Operand
 from .traced import Trace, Traced, check_alive, located, running_trace
 
@@ -104,19 +104,23 @@ def operand(trace: Trace, op: str, name: str, value: Any) -> Operand:
         if dtype.is_storage_only:
             return Operand(name, capture(trace, np.asarray(value)))
         return Operand(name, promote.full(value, (), dtype))
-    if isinstance(value, np.ndarray):
-        return Operand(name, capture(trace, value))
     if isinstance(value, (list, tuple)):
-        return Operand(name, capture(trace, _array_of(op, name, value)))
-    raise ArgumentError(f"{op}(): {name} cannot be {_described(value)}",
-                        cure="pass an array, a Python number, or a (nested) list of numbers")
+        value = array_of(op, name, value)
+    if not isinstance(value, np.ndarray):
+        raise not_an_array(op, name, value)
+    try:
+        return Operand(name, capture(trace, value))
+    except (DTypeError, InputArrayError) as err:
+        raise type(err)(f"{op}(): {name}: {err.what}", cure=err.cure) from None
 
 
-def _described(value: Any) -> str:
-    return "None" if value is None else f"a value of type {type(value).__qualname__}"
+def not_an_array(op: str, name: str, value: Any) -> ArgumentError:
+    """The error for an argument of an op that is neither an array nor a number."""
+    return ArgumentError(f"{op}(): {name} cannot be {described(value)}",
+                         cure=instead(value, "pass an array, a Python number, or a (nested) list of numbers"))
 
 
-def _array_of(op: str, name: str, value: Any) -> np.ndarray[Any, Any]:
+def array_of(op: str, name: str, value: Any) -> np.ndarray[Any, Any]:
     """A new array of a nested list of numbers."""
     flat = list(value)
     for v in flat:  # grows while it is walked
@@ -130,7 +134,8 @@ def _array_of(op: str, name: str, value: Any) -> np.ndarray[Any, Any]:
     except ValueError:
         array = np.array(None)
     if array.dtype.kind not in "biuf":
-        raise ArgumentError(f"{op}(): {name} is a {type(value).__name__} that is no regular array of numbers")
+        raise ArgumentError(f"{op}(): {name} is a {type(value).__name__} that is no regular array of numbers",
+                            cure="rows must be of one length, and every element a bool, int or float")
     return array
 
 
@@ -144,24 +149,6 @@ def capture(trace: Trace, array: np.ndarray[Any, Any]) -> Node:
         if trace.on_capture is not None:
             trace.on_capture(array)
     return node
-
-
-def check_array(array: np.ndarray[Any, Any]) -> DType:
-    """The dtype of an array kernels can read. Raises InputArrayError or DTypeError."""
-    known = dt.of_numpy(array.dtype)
-    if isinstance(array, (np.ma.MaskedArray, np.matrix)):
-        raise InputArrayError(f"{type(array).__name__} cannot be traced", cure="pass its data: np.asarray(x)")
-    if known is None:
-        if array.dtype.kind == "O":
-            raise InputArrayError("an array of Python objects cannot be traced",
-                                  cure="give it a numeric dtype")
-        if not array.dtype.isnative:
-            raise InputArrayError(f"an array of dtype {array.dtype.str} is not in this machine's byte order",
-                                  cure='convert it: x.astype(x.dtype.newbyteorder("="))')
-        return dtype_of(array.dtype)  # raises, naming the choices
-    if not array.flags.aligned:
-        raise InputArrayError("the array is not aligned", cure="pass a copy: x.copy()")
-    return known
 
 
 @located

@@ -6,6 +6,7 @@ writes into it) raises an error of its own class that points at the user's line.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -18,16 +19,19 @@ from ..core.errors import (
     TracedIterationError,
     TracedMutationError,
     TracedToNumpyError,
+    UnsupportedAttributeError,
     UnsupportedFunctionError,
 )
 from . import arrange, contract, numpy_api
 from .apply import as_tensor, call, cast, permute
 from .indexing import getitem
-from .traced import Trace, Traced, check_alive, current_trace, fail, tracing_into
+from .traced import Trace, Traced, check_alive, current_trace, fail, placed, tracing_into
 
 __all__ = ["Tensor", "Trace", "current_trace", "tracing_into"]
 
 _Binary = Callable[[Any, Any], Any]
+_INSTEAD = {"flat": "use x.ravel(), which is a view", "imag": "values are real: the imaginary part is np.zeros_like(x)",
+            **dict.fromkeys(("strides", "flags", "data", "ctypes", "base"), "a traced value has no memory yet")}
 _KNOWN = (np.ndarray, np.generic, bool, int, float, list, tuple)
 
 
@@ -62,7 +66,8 @@ def _forbid(kind: type[FuelError], what: str, cure: str) -> Callable[..., NoRetu
 
     def method(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
         check_alive(self)
-        fail(kind, what.format(x=self), cure)
+        self.trace.refused = placed(kind(what.format(x=self), cure=cure))
+        raise self.trace.refused
 
     return method
 
@@ -198,6 +203,16 @@ class Tensor(Traced):
     cumsum, cumprod, trace_, diagonal, nonzero, searchsorted, argsort, argpartition, choose, compress = (
         _uncovered(n) for n in ("cumsum", "cumprod", "trace", "diagonal", "nonzero", "searchsorted",
                                 "argsort", "argpartition", "choose", "compress"))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Of names that are not there: the protocols of others see an AttributeError, and so does hasattr()."""
+        if name.startswith("_") or name in Traced.__slots__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        what = f"{self!r}.{name} is not covered" if hasattr(np.ndarray, name) else f"{self!r} has no attribute {name!r}"
+        near = difflib.get_close_matches(name, [n for n in dir(Tensor) if not n.startswith("_")], n=3, cutoff=0.6)
+        cure = _INSTEAD.get(name) or (f"near to it are: {', '.join(f'x.{n}' for n in near)}" if near else
+                                      "write it with covered functions; `python -m fuelnumba ops` lists them")
+        fail(UnsupportedAttributeError, what, cure)
 
     def __copy__(self) -> Any:
         return self

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -18,14 +19,16 @@ from ..core import dims
 from ..core.dims import Extent, SymEnv
 from ..core.errors import (
     FuelError,
+    FuelIndexError,
     LeakedTracerError,
+    ShapeError,
     TracedMutationError,
     TracingError,
     UnsupportedFunctionError,
 )
 from ..core.ir import Node
 from ..core.layout import Shape
-from ..core.source import Location, user_location
+from ..core.source import Location, is_library_file, locate, user_location
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,6 +42,7 @@ class Trace:
     on_capture: Callable[[np.ndarray[Any, Any]], None] | None = None  # told of every array read from outside
     captured: dict[int, Node] = field(default_factory=dict)  # id of an array -> its constant, which keeps it
     active: bool = False
+    refused: FuelError | None = None  # the latest error that a traced value raised on being looked into
 
     def wrap(self, node: Node, weak: str | None = None, where: Location | None = None) -> Any:
         """The traced value of a node."""
@@ -66,14 +70,29 @@ def tracing_into(trace: Trace) -> Iterator[Trace]:
     try:
         with dims.tracing(trace.env):
             yield trace
-    except ValueError as err:
+    except (TypeError, ValueError) as err:
+        if isinstance(err, FuelError):
+            raise
         # NumPy wraps what float(x) raises in `array[0] = x`; the user wants to see the error inside.
         if isinstance(err.__cause__, FuelError):
             raise err.__cause__ from None
+        if trace.refused is not None and trace.refused.where == _raised_at(err):
+            raise trace.refused from None  # np.zeros(x) and np.concatenate(x) put words of their own over it
         raise
     finally:
         _running.traces.pop()
-        trace.active = before
+        trace.active, trace.refused = before, None
+
+
+def _raised_at(err: Exception) -> Location | None:
+    """The user's line that an exception left first."""
+    tb, found = err.__traceback__, None
+    while tb is not None:
+        code = tb.tb_frame.f_code
+        if not is_library_file(code.co_filename):
+            found = locate(code, tb.tb_lasti)
+        tb = tb.tb_next
+    return found
 
 
 class Traced:
@@ -149,7 +168,18 @@ def running_trace(doing: str, args: Iterable[Any]) -> Trace:
 
 def fail(kind: type[FuelError], what: str, cure: str | None = None) -> NoReturn:
     """Raise an error that points at the user's line."""
-    raise kind(what, where=user_location(), cure=cure)
+    raise placed(kind(what, cure=cure))
+
+
+def placed(err: FuelError) -> FuelError:
+    """The error with the user's line, and with what the symbols in its shapes are in this call."""
+    trace, what = current_trace(), err.what
+    if trace is not None and isinstance(err, (ShapeError, FuelIndexError)):
+        hints = trace.env.hints
+        named = [n for n in dict.fromkeys(re.findall(r"\w+", what)) if n in hints]
+        if named:
+            what += f" ({', '.join(f'{n} is {hints[n]}' for n in named)} in this call)"
+    return type(err)(what, where=user_location(), cure=err.cure)
 
 
 def refuse(function: str, **given: Any) -> None:
@@ -176,7 +206,7 @@ def located(fn: F) -> F:
         except FuelError as err:
             if err.where is not None:
                 raise
-            error = type(err)(err.what, where=user_location(), cure=err.cure)
-        raise error from None
+            error, cause = placed(err), err.__cause__
+        raise error from cause
 
     return call  # type: ignore[return-value]
