@@ -108,9 +108,11 @@ class Jitted(Generic[P, R]):
     def __init__(self, fn: Callable[P, R], static_argnames: Iterable[str] | str = (), donate: Iterable[str] | str = (),
                  dims: Mapping[str, Sequence[str | None]] | None = None) -> None:
         if isinstance(fn, (staticmethod, classmethod)):
-            raise ArgumentError(f"jit goes under @{type(fn).__name__}, next to the function")
+            raise ArgumentError(f"jit goes under @{type(fn).__name__}, next to the function",
+                                cure=f"write @{type(fn).__name__} above @jit")
         if not callable(fn):
-            raise ArgumentError(f"jit takes a function, not {fn!r}")
+            raise ArgumentError(f"jit takes a function, not {fn!r}",
+                                cure="decorate a function, or pass one")
         functools.update_wrapper(self, fn)
         self.__wrapped__ = fn
         self.signature = inspect.signature(fn)
@@ -121,7 +123,8 @@ class Jitted(Generic[P, R]):
         self._names("dims", self.dims)
         both = set(self.static) & set(self.donate)
         if both:
-            raise ArgumentError(f"{min(both)} cannot be static and donated")
+            raise ArgumentError(f"{min(both)} cannot be static and donated",
+                                cure="a static argument is a value in the program, a donated one an array")
         params = list(self.signature.parameters.values())
         plain = all(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in params)
         self._count = len(params) if plain and not self.static else -1  # calls with this many arguments need no binding
@@ -140,7 +143,8 @@ class Jitted(Generic[P, R]):
         names = (names,) if isinstance(names, str) else tuple(names)
         for n in names:
             if n not in self.signature.parameters:
-                raise ArgumentError(f"{what} names {n!r}, which {self.name}{self.signature} does not have")
+                raise ArgumentError(f"{what} names {n!r}, which {self.name}{self.signature} does not have",
+                                    cure="name parameters of the function")
         return names
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -353,14 +357,16 @@ class Jitted(Generic[P, R]):
                 continue
             given = self.dims.get(names[k])
             if given is not None and len(given) != len(shape):
-                raise ArgumentError(f"{self.name}(): dims names {len(given)} axes of {names[k]}, which has {len(shape)}")
+                raise ArgumentError(f"{self.name}(): dims names {len(given)} axes of {names[k]}, which has {len(shape)}",
+                                    cure="give one entry for each axis, None for those without a name")
             row: list[Extent] = []
             for axis, n in enumerate(shape):
                 name = given[axis] if given else None
                 if name is not None:
                     if used.setdefault(name, n) != n:
                         raise ArgumentError(f"{self.name}(): dims says that {name} is one length, but it is {used[name]} and, "
-                                            f"on axis {axis} of {names[k]}, {n}")
+                                            f"on axis {axis} of {names[k]}, {n}",
+                                            cure="give lengths that may differ names of their own")
                 elif any(old[k][axis] != n and old[k][axis] >= MIN_SYMBOL for old in seen):
                     name = f"{_identifier(names[k])}_{axis}"
                 row.append(env.symbol(name, n) if name is not None and n >= MIN_SYMBOL else n)

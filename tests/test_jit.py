@@ -73,12 +73,17 @@ def test_forms_that_are_refused() -> None:
     def f(x, y):
         return x
 
-    assert said(lambda: jit(3), errors.ArgumentError) == "jit takes a function, not 3"
-    assert said(lambda: jit(staticmethod(f)), errors.ArgumentError) == "jit goes under @staticmethod, next to the function"
-    assert said(lambda: jit(f, static_argnames="z"), errors.ArgumentError) == "static_argnames names 'z', which f(x, y) does not have"
-    assert said(lambda: jit(f, donate=["x", "w"]), errors.ArgumentError) == "donate names 'w', which f(x, y) does not have"
-    assert said(lambda: jit(f, dims={"q": ("n",)}), errors.ArgumentError) == "dims names 'q', which f(x, y) does not have"
-    assert said(lambda: jit(f, donate="x", static_argnames="x"), errors.ArgumentError) == "x cannot be static and donated"
+    assert said(lambda: jit(3), errors.ArgumentError) == "jit takes a function, not 3\n   = decorate a function, or pass one"
+    assert said(lambda: jit(staticmethod(f)), errors.ArgumentError) == (
+        "jit goes under @staticmethod, next to the function\n   = write @staticmethod above @jit")
+    assert said(lambda: jit(f, static_argnames="z"), errors.ArgumentError) == (
+        "static_argnames names 'z', which f(x, y) does not have\n   = name parameters of the function")
+    assert said(lambda: jit(f, donate=["x", "w"]), errors.ArgumentError) == (
+        "donate names 'w', which f(x, y) does not have\n   = name parameters of the function")
+    assert said(lambda: jit(f, dims={"q": ("n",)}), errors.ArgumentError) == (
+        "dims names 'q', which f(x, y) does not have\n   = name parameters of the function")
+    assert said(lambda: jit(f, donate="x", static_argnames="x"), errors.ArgumentError) == (
+        "x cannot be static and donated\n   = a static argument is a value in the program, a donated one an array")
     assert said(lambda: jit(f)(np.ones(3)), errors.ArgumentError) == (
         "f(): missing a required argument: 'y'\n   = its signature is f(x, y)")
 
@@ -504,7 +509,8 @@ def test_named_dims() -> None:
     assert said(lambda: f(np.ones((3, 2), F32), np.ones(4, F32)), errors.ArgumentError).startswith(
         "f(): dims says that n is one length, but it is 3 and, on axis 0 of y, 4")
     g = jit(dims={"x": ("n",)})(lambda x: x)
-    assert said(lambda: g(np.ones((3, 2), F32)), errors.ArgumentError) == "<lambda>(): dims names 1 axes of x, which has 2"
+    assert said(lambda: g(np.ones((3, 2), F32)), errors.ArgumentError) == (
+        "<lambda>(): dims names 1 axes of x, which has 2\n   = give one entry for each axis, None for those without a name")
 
 
 def test_equality_guards() -> None:

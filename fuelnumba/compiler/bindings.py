@@ -51,11 +51,13 @@ def register_kernel(op: str, dtypes: Sequence[Any], fn: Callable[..., Any], *, b
     if not hasattr(fn, "py_func"):
         raise ArgumentError(f"{getattr(fn, '__name__', fn)!r} is not a Numba function", cure="decorate it with numba.njit")
     if OPS[op].is_view or OPS[op].kind == "leaf":
-        raise ArgumentError(f"{op} moves no data and takes no kernel")
+        raise ArgumentError(f"{op} moves no data and takes no kernel",
+                            cure="register kernels for ops that compute: python -m fuelnumba ops lists them")
     key = (op, tuple(dtype_of(d) for d in dtypes), backend)
     least, most = OPS[op].arity()
     if not least + 1 <= len(key[1]) <= most + 1:
-        raise ArgumentError(f"{op} has {least} inputs and one output; got {len(key[1])} dtypes")
+        raise ArgumentError(f"{op} has {least} inputs and one output; got {len(key[1])} dtypes",
+                            cure="give the dtypes of the inputs, then that of the output")
     if key in _user:
         raise ArgumentError(f"{op} has a registered kernel for {_dtypes(key[1])} on {backend} already",
                             cure="unregister_kernel frees the key")
@@ -86,7 +88,8 @@ def unregister_kernel(op: str, dtypes: Sequence[Any], *, backend: str = CPU) -> 
     global generation
     key = (op, tuple(dtype_of(d) for d in dtypes), backend)
     if _user.pop(key, None) is None:
-        raise ArgumentError(f"{op} has no registered kernel for {_dtypes(key[1])} on {backend}")
+        raise ArgumentError(f"{op} has no registered kernel for {_dtypes(key[1])} on {backend}",
+                            cure="give the dtypes it was registered with")
     generation = next(_generation)
 
 
@@ -129,11 +132,14 @@ def choose(node: Node, inputs: Sequence[Operand], attrs: Mapping[str, Any],
 
 def no_kernel(node: Node, refused: Sequence[str] = (), backend: str = CPU) -> NoKernelError:
     """The error for a node that nothing serves: what was asked, and what is bound nearby."""
+    asked = f"{node.op.name} on ({_dtypes(key_dtypes(node))}) on {backend}"
+    if refused:
+        return NoKernelError(f"no kernel takes {asked}: {'; '.join(refused)}", where=node.where,
+                             cure="change the operands as the reason says, or register_kernel one of your own")
     served = sorted({d.name for k in node.op.kernels for ds in k.types.values() for d in ds})
     nearby = f"{node.op.name} has kernels for {', '.join(served)}" if served else f"{node.op.name} has no kernels"
-    why = f" ({'; '.join(refused)})" if refused else ""
-    return NoKernelError(f"no kernel for {node.op.name} on ({_dtypes(key_dtypes(node))}) on {backend}{why}; {nearby}",
-                         where=node.where, cure="cast the arrays first, e.g. x.astype('f32'), or register_kernel one of your own")
+    return NoKernelError(f"no kernel for {asked}; {nearby}", where=node.where,
+                         cure="cast the arrays first, e.g. x.astype('f32'), or register_kernel one of your own")
 
 
 def _dtypes(dtypes: Sequence[DType]) -> str:

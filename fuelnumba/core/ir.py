@@ -20,11 +20,12 @@ from .ops import Aval, OpDef, op
 from .source import Location
 
 Attrs = tuple[tuple[str, Any], ...]
+REPORT = "this is a bug in a pass: please report it with the printed graph"
 
 
 def _leaf(name: str, doc: str) -> OpDef:
     def infer(**attrs: Any) -> Aval:
-        raise GraphError(f"{name} nodes carry their own shape")
+        raise GraphError(f"{name} nodes carry their own shape", cure=REPORT)
 
     return op(name, "leaf", "", infer=infer, doc=doc)
 
@@ -215,17 +216,17 @@ def verify(graph: Graph) -> None:
     for node in graph.nodes():
         if node.op is INPUT:
             if node not in declared:
-                raise GraphError(f"{node!r} is not among the graph's inputs", where=node.where)
+                raise GraphError(f"{node!r} is not among the graph's inputs", where=node.where, cure=REPORT)
             continue
         if node.op.kind == "leaf":
             continue
         least, most = node.op.arity()
         if not least <= len(node.inputs) <= most:
             raise GraphError(f"{node!r} has {len(node.inputs)} inputs; {node.op.name} takes {least} to {most}",
-                             where=node.where)
+                             where=node.where, cure=REPORT)
         out = node.op.infer(*(i.aval for i in node.inputs), **node.attributes)
         if out.dtype is not node.dtype or not same_shape(out.shape, node.shape):
-            raise GraphError(f"{node!r} should be {out}", where=node.where)
+            raise GraphError(f"{node!r} should be {out}", where=node.where, cure=REPORT)
     for o in graph.outputs:
         if not isinstance(o, Node):
-            raise GraphError(f"output {o!r} is not a node")
+            raise GraphError(f"output {o!r} is not a node", cure=REPORT)

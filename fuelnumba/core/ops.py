@@ -53,9 +53,11 @@ def check_axis(axis: Any, rank: int) -> int:
     try:
         k = axis.__index__()
     except AttributeError:
-        raise ArgumentError(f"axis must be an integer, not {axis!r}") from None
+        raise ArgumentError(f"axis must be an integer, not {axis!r}",
+                            cure="give an int, or where several axes are taken, a tuple of ints") from None
     if not -rank <= k < rank:
-        raise AxisError(f"axis {k} is out of range for an array of rank {rank}")
+        raise AxisError(f"axis {k} is out of range for an array of rank {rank}",
+                        cure=f"its axes are {-rank} to {rank - 1}" if rank else "it has no axes")
     return k % rank
 
 
@@ -65,7 +67,8 @@ def check_axes(axes: Any, rank: int) -> tuple[int, ...]:
         return tuple(range(rank))
     found = [check_axis(a, rank) for a in (axes if isinstance(axes, (tuple, list)) else (axes,))]
     if len(set(found)) != len(found):
-        raise AxisError(f"axes {tuple(axes)} name an axis twice")
+        raise AxisError(f"axes {tuple(axes)} name an axis twice",
+                        cure="name each axis once; a negative one counts from the end")
     return tuple(sorted(found))
 
 
@@ -79,9 +82,11 @@ def Axes(default: Any = None) -> Attr:
 
 def _check_number(kind: type, v: Any) -> Any:
     if isinstance(v, (bool, np.bool_)) is not (kind is bool) or not isinstance(v, (int, float, np.number, np.bool_)):
-        raise ArgumentError(f"expected a Python {kind.__name__}, not {v!r}")
+        raise ArgumentError(f"expected a Python {kind.__name__}, not {v!r}",
+                            cure="a parameter is a number that is known while tracing, not an array")
     if kind is int and not isinstance(v, (int, np.integer)):
-        raise ArgumentError(f"expected a Python int, not {v!r}")
+        raise ArgumentError(f"expected a Python int, not {v!r}",
+                            cure="a parameter is a number that is known while tracing, not an array")
     return kind(v)
 
 
@@ -115,7 +120,8 @@ def check_extent(v: Any) -> Extent:
     if isinstance(v, Dim):
         return v
     if not hasattr(v, "__index__"):
-        raise ArgumentError(f"a length must be an integer, not {v!r}")
+        raise ArgumentError(f"a length must be an integer, not {v!r}",
+                            cure="give an int, or a length of a traced value, such as x.shape[0]")
     return int(v.__index__())
 
 
@@ -260,11 +266,13 @@ class OpDef:
         for name, attr in self.attrs.items():
             value = given.get(name, attr.default)
             if value is inspect.Parameter.empty:
-                raise ArgumentError(f"{self.name}() needs the parameter {name!r}")
+                raise ArgumentError(f"{self.name}() needs the parameter {name!r}",
+                                    cure="pass it by name")
             try:
                 out[name] = attr.check(value, avals)
             except (ArgumentError, AxisError, DTypeError) as err:
-                raise type(err)(f"{self.name}(): {name}: {err.what}", cure=err.cure) from None
+                which = "" if err.what.startswith(name) else f"{name}: "  # "axis 2 is out of range" says it
+                raise type(err)(f"{self.name}(): {which}{err.what}", cure=err.cure) from None
         return out
 
     def kernel(self, backend: str, types: Any, *, launch: Callable[..., Launch], strided: bool = False,

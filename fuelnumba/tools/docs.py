@@ -5,7 +5,7 @@
 
 A line `<!-- generated: NAME -->` is followed by the text that GENERATED[NAME] makes, up to `<!-- end -->`. The `python`
 blocks of a document run in order, in one fresh process; a `text` block right after one holds what it printed. Kernel
-names, times and folders differ from run to run and are not compared.
+names, times, folders and numbers of nodes differ from run to run and are not compared.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from . import coverage
 
 EXAMPLE = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n*```text\n(?P<output>.*?)^```$)?", re.M | re.S)
 MARKED = re.compile(r"(?P<head><!-- generated: (?P<name>[\w-]+) -->\n).*?(?P<tail><!-- end -->)", re.S)
-_VARIES = ((re.compile(r"k_[0-9a-f]{16}\b"), "k_0123456789abcdef"), (re.compile(r"\d+\.\d+ (ms|s|us)\b"), r"1.0 \1"))
+_VARIES = ((re.compile(r"k_[0-9a-f]{16}\b"), "k_0123456789abcdef"), (re.compile(r"\d+\.\d+ (ms|s|us)\b"), r"1.0 \1"),
+           (re.compile(r"%\d+ = |\buid=\d+"), ""))
 _SEPARATOR = "\0"
 
 _RUNNER = """

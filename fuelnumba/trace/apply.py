@@ -53,7 +53,8 @@ def _names(op: OpDef, args: Sequence[Any]) -> list[str]:
     if not least <= len(args) <= most:
         upto = f"at least {least}" if most == float("inf") else f"{least} to {most}"
         takes = str(least) if least == most else upto
-        raise ArgumentError(f"{op.name}() takes {takes} arrays ({', '.join(op.inputs)}), not {len(args)}")
+        raise ArgumentError(f"{op.name}() takes {takes} arrays ({', '.join(op.inputs)}), not {len(args)}",
+                            cure="parameters that are no arrays go by name")
     names = [n.rstrip("?").lstrip("*") for n in op.inputs]
     return names[:len(args)] + names[-1:] * (len(args) - len(names))
 
@@ -210,12 +211,14 @@ def _fill_in(old: Shape, new: Shape) -> Shape:
     if not open_:
         return new
     if len(open_) > 1 or new[open_[0]] != -1:
-        raise ShapeError(f"cannot reshape {fmt(old)} to {fmt(new)}: one length may be -1, the others count")
+        raise ShapeError(f"cannot reshape {fmt(old)} to {fmt(new)}: one length may be -1, the others count",
+                         cure="leave one length open at most")
     total, known = product(old), product(n for n in new if not (isinstance(n, int) and n < 0))
     rest: Extent | None = None if same(known, 0) else divide_exact(total, known)
     if rest is None:
         if same(known, 0) or total % known != 0:
             raise ShapeError(f"cannot reshape {fmt(old)} to {fmt(new)}: "
-                             f"{total} elements do not divide by {known}")
+                             f"{total} elements do not divide by {known}",
+                             cure="the known lengths must divide the number of elements")
         rest = total // known
     return tuple(rest if k == open_[0] else n for k, n in enumerate(new))

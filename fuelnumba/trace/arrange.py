@@ -46,7 +46,8 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     a = as_tensor(a)
     old, new = ([check_axis(k, a.ndim) for k in _tuple(v)] for v in (source, destination))
     if len(old) != len(new) or len(set(old)) != len(old) or len(set(new)) != len(new):
-        raise AxisError(f"moveaxis() cannot move axes {tuple(old)} to {tuple(new)}")
+        raise AxisError(f"moveaxis() cannot move axes {tuple(old)} to {tuple(new)}",
+                        cure="name as many destinations as sources, each axis once")
     order = [k for k in range(a.ndim) if k not in old]
     for to, k in sorted(zip(new, old)):
         order.insert(to, k)
@@ -206,7 +207,8 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     if isinstance(indices_or_sections, (int, np.integer)):
         parts, length = int(indices_or_sections), int(n)
         if parts < 1:
-            raise ShapeError(f"array_split() cannot cut an axis into {parts} parts")
+            raise ShapeError(f"array_split() cannot cut an axis into {parts} parts",
+                             cure="give at least one part")
         each, longer = divmod(length, parts)
         return _pieces(a, [i * each + min(i, longer) for i in range(parts + 1)], k)
     cuts = [0, *(bounds(slice(None, check_extent(c)), n)[1] for c in indices_or_sections), n]
@@ -243,7 +245,8 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append:
 def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     """Each element `repeats` times, which must be one static integer."""
     if not isinstance(repeats, (int, np.integer, Dim)):
-        raise ArgumentError("repeat(): repeats must be one static integer")
+        raise ArgumentError("repeat(): repeats must be one static integer",
+                            cure="for a number per element, use np.take(x, np.repeat(np.arange(n), repeats))")
     a = as_tensor(a)
     if axis is None:
         a, axis = ap.reshape(a, (-1,)), 0
@@ -295,7 +298,8 @@ def triangle(name: str) -> Callable[..., Any]:
     def part(m: Any, k: int = 0) -> Any:
         m = as_tensor(m)
         if m.ndim < 2:
-            raise ShapeError(f"{name}() needs at least two axes, not shape {fmt(m.shape)}")
+            raise ShapeError(f"{name}() needs at least two axes, not shape {fmt(m.shape)}",
+                             cure="pass a matrix, e.g. x[None]")
         rows, columns = (int(n) for n in m.shape[-2:])
         mask = np.tri(rows, columns, k if name == "tril" else k - 1, dtype=bool)
         zero = ap.full(0, m.shape, m.dtype)

@@ -52,7 +52,8 @@ def _expand(x: Any, key: tuple[Any, ...]) -> list[Any]:
     """The key with `...` written out, one entry per axis and per None."""
     dots = [k for k, item in enumerate(key) if item is Ellipsis]
     if len(dots) > 1:
-        raise FuelIndexError("an index may have only one ellipsis (...)")
+        raise FuelIndexError("an index may have only one ellipsis (...)",
+                             cure="write : for the other axes")
     for item in key:
         if isinstance(item, (bool, np.bool_)) or getattr(item, "dtype", None) == np.bool_:
             raise DTypeError(f"a boolean mask cannot index {x!r}: "
@@ -60,7 +61,8 @@ def _expand(x: Any, key: tuple[Any, ...]) -> list[Any]:
                              cure="use np.where(mask, x, other), which keeps the shape")
     count = sum(1 for item in key if item is not None and item is not Ellipsis)
     if count > x.ndim:
-        raise FuelIndexError(f"{count} indices for {x!r} of rank {x.ndim}")
+        raise FuelIndexError(f"{count} indices for {x!r} of rank {x.ndim}",
+                             cure="drop the surplus ones, or insert an axis: x[..., None]")
     rest = [slice(None)] * (x.ndim - count)
     at = dots[0] if dots else len(key)
     return [*key[:at], *rest, *key[at + 1:]]
@@ -82,7 +84,8 @@ def _pick(x: Any, axis: int, item: Any) -> Any:
     k = item if isinstance(item, Dim) else int(item)
     start = k + n if k < 0 else k
     if start < 0 or start >= n:
-        raise FuelIndexError(f"index {k} is out of range for axis {axis} of length {n}")
+        raise FuelIndexError(f"index {k} is out of range for axis {axis} of length {n}",
+                             cure="the last element is at -1")
     return call("squeeze", call("slice", x, axis=axis, start=start, length=1), axis=axis)
 
 
@@ -98,7 +101,8 @@ def bounds(s: slice, n: Extent) -> tuple[Extent, Extent, int]:
     """start, length, step of a slice of an axis of length n, by Python's rules."""
     step = 1 if s.step is None else _bound(s.step)
     if not isinstance(step, int) or step == 0:
-        raise FuelIndexError(f"a slice step must be a static int other than 0, not {step}")
+        raise FuelIndexError(f"a slice step must be a static int other than 0, not {step}",
+                             cure="give an int, such as 1 or -1")
     lowest, highest = (0, n) if step > 0 else (-1, n - 1)
     first, last = (lowest, highest) if step > 0 else (highest, lowest)
     start = first if s.start is None else _clamp(_bound(s.start), n, lowest, highest)
@@ -119,7 +123,8 @@ def _bound(v: Any) -> Extent:
     if isinstance(v, Dim):
         return v
     if not hasattr(v, "__index__"):
-        raise ArgumentError(f"a slice bound must be an integer or None, not {v!r}")
+        raise ArgumentError(f"a slice bound must be an integer or None, not {v!r}",
+                            cure="give an int, a length such as x.shape[0], or nothing")
     return int(v.__index__())
 
 

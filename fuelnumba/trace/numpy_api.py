@@ -256,7 +256,8 @@ def round_(a: Any, decimals: int = 0, out: Any = None) -> Any:
     if decimals == 0 or (decimals > 0 and not a.node.dtype.is_float):
         return call("round", a)
     if not a.node.dtype.is_float:
-        raise UnsupportedFunctionError("numpy.round is not covered for integers with negative decimals")
+        raise UnsupportedFunctionError("numpy.round is not covered for integers with negative decimals",
+                                       cure="cast to floats first: np.round(x.astype(np.float64), -1)")
     scale = 10.0 ** abs(decimals)
     there, back = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
     return call(back, call("round", call(there, a, scale)), scale)
@@ -377,7 +378,8 @@ def call_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
         if isinstance(err, FuelError) or not _is_signature_error(err):
             raise
         message = str(err)
-    raise ArgumentError(f"{_name(fn)}: {message}")
+    raise ArgumentError(f"{_name(fn)}: {message}",
+                        cure="see NumPy's documentation of it for its parameters")
 
 
 def _is_signature_error(err: TypeError) -> bool:
