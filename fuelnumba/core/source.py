@@ -96,7 +96,7 @@ def _cells(char: str) -> int:
 @functools.cache
 def is_library_file(file: str) -> bool:
     """Is this file of the standard library, an installed distribution, or fuelnumba apart from its models?"""
-    if file.startswith("<frozen "):
+    if file.startswith("<frozen ") or file.endswith(".pyx"):  # Cython: known by the path it was built at
         return True
     if file.startswith("<"):
         return False

@@ -112,30 +112,32 @@ def operand(trace: Trace, op: str, name: str, value: Any) -> Operand:
     try:
         return Operand(name, capture(trace, value))
     except (DTypeError, InputArrayError) as err:
-        raise type(err)(f"{op}(): {name}: {err.what}", cure=err.cure) from None
+        raise type(err)(f"{op}(): {name}: {err.what}" if op else err.what, cure=err.cure) from None
 
 
 def not_an_array(op: str, name: str, value: Any) -> ArgumentError:
     """The error for an argument of an op that is neither an array nor a number."""
-    return ArgumentError(f"{op}(): {name} cannot be {described(value)}",
+    what = f"{op}(): {name} cannot be {described(value)}" if op else f"{described(value)} cannot stand for an array"
+    return ArgumentError(what,
                          cure=instead(value, "pass an array, a Python number, or a (nested) list of numbers"))
 
 
 def array_of(op: str, name: str, value: Any) -> np.ndarray[Any, Any]:
     """A new array of a nested list of numbers."""
+    start = (f"{op}(): {name} is " if op else "here is ") + f"a {type(value).__name__}"
     flat = list(value)
     for v in flat:  # grows while it is walked
         if isinstance(v, (list, tuple)):
             flat.extend(v)
         elif isinstance(v, Traced):
-            raise ArgumentError(f"{op}(): {name} is a {type(value).__name__} that holds traced values",
+            raise ArgumentError(f"{start} that holds traced values",
                                 cure="make it one array first: np.stack([...])")
     try:
         array = np.array(value)
     except ValueError:
         array = np.array(None)
     if array.dtype.kind not in "biuf":
-        raise ArgumentError(f"{op}(): {name} is a {type(value).__name__} that is no regular array of numbers",
+        raise ArgumentError(f"{start} that is no regular array of numbers",
                             cure="rows must be of one length, and every element a bool, int or float")
     return array
 
@@ -159,7 +161,7 @@ def as_tensor(value: Any, dtype: Any = None) -> Any:
         check_alive(value)
         return value
     trace, where = running_trace("an array operation", (value,)), user_location()
-    o = operand(trace, "array", "x", value)
+    o = operand(trace, "", "x", value)
     node = o.node if o.node is not None else promote.full(o.value, (), o.dtype, where)
     if dtype is not None:
         return trace.wrap(promote.cast(node, dtype_of(dtype), where), None, where)

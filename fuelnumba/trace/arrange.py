@@ -33,7 +33,7 @@ def ravel(a: Any, order: str = "C") -> Any:
 
 def transpose(a: Any, axes: Any = None) -> Any:
     a = as_tensor(a)
-    return permute(a, range(a.ndim)[::-1] if axes is None else [check_axis(k, a.ndim) for k in axes])
+    return permute(a, range(a.ndim)[::-1] if axes is None else [check_axis(k, a.ndim) for k in _tuple(axes)])
 
 
 def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
@@ -109,8 +109,11 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     a = as_tensor(a)
     if axis is None:
         return ap.reshape(roll(ap.reshape(a, (-1,)), shift, 0), a.shape)
-    axes = _tuple(axis)
-    shifts = _tuple(shift) if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
+    axes, shifts = _tuple(axis), _tuple(shift)
+    if len(axes) != len(shifts) and 1 not in (len(axes), len(shifts)):
+        raise ShapeError(f"roll() got {len(shifts)} shifts for {len(axes)} axes",
+                         cure="give one shift for each axis, or one for all")
+    axes, shifts = axes * len(shifts) if len(axes) == 1 else axes, shifts * len(axes) if len(shifts) == 1 else shifts
     for k, by in zip([check_axis(k, a.ndim) for k in axes], shifts):
         n = a.shape[k]
         by = check_extent(by)
@@ -233,6 +236,8 @@ def split_along(axis: int) -> Callable[..., list[Any]]:
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append: Any = np._NoValue) -> Any:
     refuse("numpy.diff", prepend=prepend, append=append)
     out = as_tensor(a)
+    if n == 0:
+        return out
     k = check_axis(axis, out.ndim)
     op = "not_equal" if out.dtype.kind == "b" else "subtract"
     for _ in range(n):

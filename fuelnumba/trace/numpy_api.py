@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ..core import dims
 from ..core import dtypes as dt
 from ..core.errors import (
     ArgumentError,
@@ -20,7 +21,7 @@ from ..core.errors import (
     TracedMutationError,
     UnsupportedFunctionError,
 )
-from ..core.ops import OPS
+from ..core.ops import OPS, check_axis
 from . import arrange as ar
 from . import contract
 from .apply import as_tensor, call, cast, reshape
@@ -93,7 +94,7 @@ _UFUNC_TABLE: dict[str, str | Callable[..., Any]] = {
         "logical_and", "logical_or", "logical_xor", "logical_not",
         "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift",
     )},
-    "power": power, "invert": "bitwise_not", "fabs": "absolute", "rint": rint, "positive": positive,
+    "power": power, "invert": "bitwise_not", "fabs": lambda x: call("absolute", as_float(x)), "rint": rint, "positive": positive,
     "conjugate": as_tensor, "divmod": divmod_, "float_power": float_power, "matmul": contract.matmul,
     "vecdot": vecdot,
     "deg2rad": _scaled(np.pi / 180), "radians": _scaled(np.pi / 180),
@@ -289,7 +290,9 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
 
 
 def size(a: Any, axis: Any = None) -> Any:
-    return a.size if axis is None else a.shape[axis]
+    if axis is None:
+        return a.size
+    return dims.product(a.shape[check_axis(k, a.ndim)] for k in (axis if isinstance(axis, tuple) else (axis,)))
 
 
 WRITE_CURE = ("make a new value: np.where(condition, a, b), np.concatenate([...]) or "
