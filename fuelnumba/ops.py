@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from . import kernels  # noqa: F401  (declares the ops)
-from .core.errors import FuelIndexError
+from .core.errors import ArgumentError, FuelIndexError
 from .core.ops import OPS
 from .core.source import user_location
 from .jit import Jitted
 from .trace.apply import array_of, not_an_array
+from .trace.foreign import described
 from .trace.namespace import namespace, public, set_eager
 
 _STATIC = {"axis", "axes", "shape", "dtype", "at", "parts", "keepdims", "eps", "scale", "causal", "softcap", "interleaved",
@@ -35,7 +36,7 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) 
     bound = jitted.signature.bind(*args, **kwargs)
     for name, value in bound.arguments.items():
         if name in jitted.static:
-            bound.arguments[name] = tuple(value) if isinstance(value, list) else value
+            bound.arguments[name] = _parameter(fn.__name__, name, value)
         elif jitted.signature.parameters[name].kind is not inspect.Parameter.VAR_POSITIONAL:
             bound.arguments[name] = _array(fn.__name__, name, value)
         elif len(value) == 1 and isinstance(value[0], (list, tuple)):  # concat([a, b])
@@ -47,6 +48,20 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) 
     except FuelIndexError as err:  # the plan remembers the line of its first caller
         error = FuelIndexError(err.what, where=user_location(), cure=err.cure)
     raise error
+
+
+def _parameter(op: str, name: str, value: Any) -> Any:
+    """A parameter, which is compiled in: lists become tuples, arrays without axes their numbers."""
+    if isinstance(value, (list, tuple)):
+        return tuple(_parameter(op, name, v) for v in value)
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        return value[()]
+    try:
+        hash(value)
+    except TypeError:
+        raise ArgumentError(f"{op}(): {name} cannot be {described(value)}",
+                            cure="a parameter is compiled in: pass a number, or a tuple of numbers") from None
+    return value
 
 
 def _array(op: str, name: str, value: Any) -> Any:

@@ -852,7 +852,8 @@ def framed(first: str, line: int, source: str, underlined: str, cure: str, name:
             f"{gap} | {' ' * source.index(underlined)}{'^' * len(underlined)}\n{gap} = {cure}")
 
 
-NUMBERS_CURE = "use NumPy functions and operators inside, and take the numbers from what the function returns"
+NUMBERS_CURE = ("use NumPy functions and operators inside, and take the numbers from what the function returns; "
+                "a number that chooses a shape belongs in static_argnames")
 CONVERSION_CURE = "keep it an array, x.astype(...) or np.exp(x) for math.exp(x), or name the argument in static_argnames"
 
 

@@ -253,7 +253,7 @@ class OpDef:
         return f"<op {self.name}>"
 
     def arity(self) -> tuple[int, float]:
-        least = sum(1 for n in self.inputs if not n.endswith("?") and not n.startswith("*"))
+        least = sum(1 for n in self.inputs if not n.endswith("?"))
         return least, float("inf") if any(n.startswith("*") for n in self.inputs) else len(self.inputs)
 
     def check_attrs(self, avals: Sequence[Aval], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -271,7 +271,7 @@ class OpDef:
             try:
                 out[name] = attr.check(value, avals)
             except (ArgumentError, AxisError, DTypeError) as err:
-                which = "" if err.what.startswith(name) else f"{name}: "  # "axis 2 is out of range" says it
+                which = "" if err.what.startswith(("axis", "axes")) else f"{name}: "  # they say it themselves
                 raise type(err)(f"{self.name}(): {which}{err.what}", cure=err.cure) from None
         return out
 

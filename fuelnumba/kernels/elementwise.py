@@ -3,11 +3,13 @@ are generated (compiler/codegen). To add one, write one line here."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ..core.ops import Aval, Dtype, Int, Number, elementwise, op, same_shapes
+from ..core.errors import ArgumentError, DTypeError
+from ..core.ops import Attr, Aval, Dtype, Int, Number, elementwise, op, same_shapes
 from ..core.scalar import (
     PRIMS,
     absolute,
@@ -126,6 +128,27 @@ def _clamp(build: Any, inputs: Any, *, min: float | None, max: float | None) -> 
     return x if max is None else build.op("minimum", (x, build.full_like(x, max)))
 
 
+def _infer_powi(x: Aval, *, n: int) -> Aval:
+    if n < 0 and not x.dtype.is_float:
+        raise DTypeError(f"powi(): {x.dtype} has no negative powers, and n is {n}",
+                         cure="cast to floats first, e.g. x.astype(np.float64)")
+    return x
+
+
+def _check_fill(v: Any, avals: Sequence[Aval]) -> Any:
+    """The value, which must be one that the array can hold."""
+    dtype = avals[0].dtype
+    if dtype.kind == "b" and isinstance(v, (bool, np.bool_)):
+        return bool(v)
+    number = Number().check(v, avals)
+    if dtype.is_float:
+        return number
+    low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max)
+    if not (low <= number <= high and number == int(number)):
+        raise ArgumentError(f"{dtype} cannot hold {v!r}", cure="cast the array first, e.g. x.astype(np.float64)")
+    return bool(number) if dtype.kind == "b" else int(number)
+
+
 def _powi(build: Any, inputs: Any, *, n: int) -> Any:
     """x**n by repeated squaring; x**0 is 1 everywhere, as in NumPy."""
     x, = inputs
@@ -144,10 +167,10 @@ def _powi(build: Any, inputs: Any, *, n: int) -> Any:
 op("clamp", "elementwise", "x", infer=_same_as_x, domain="number", decompose=_clamp, reference="Clamp",
    attrs={"min": Number(None), "max": Number(None)}, doc="x held between min and max; either may be None",
    ref=lambda x, min, max: np.clip(x, min, max) if (min, max) != (None, None) else x)
-op("powi", "elementwise", "x", infer=_same_as_x, domain="number", decompose=_powi, reference="PowI",
+op("powi", "elementwise", "x", infer=_infer_powi, domain="number", decompose=_powi, reference="PowI",
    attrs={"n": Int()}, ref=lambda x, n: np.power(x, n), doc="x to the power of a static integer n, by multiplication")
 op("masked_fill", "elementwise", "x condition", infer=_same_as_x, domain="any", reference="MaskedFill",
-   attrs={"value": Number()}, ref=lambda x, condition, value: np.where(condition, value, x),
+   attrs={"value": Attr(_check_fill, kind="number")}, ref=lambda x, condition, value: np.where(condition, value, x),
    decompose=lambda build, xs, *, value: build.op("where", (xs[1], build.full_like(xs[0], value), xs[0])),
    doc="x with `value` where condition holds")
 

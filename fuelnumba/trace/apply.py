@@ -53,7 +53,8 @@ def _names(op: OpDef, args: Sequence[Any]) -> list[str]:
     if not least <= len(args) <= most:
         upto = f"at least {least}" if most == float("inf") else f"{least} to {most}"
         takes = str(least) if least == most else upto
-        raise ArgumentError(f"{op.name}() takes {takes} arrays ({', '.join(op.inputs)}), not {len(args)}",
+        arrays = "array" if takes.split()[-1] == "1" else "arrays"
+        raise ArgumentError(f"{op.name}() takes {takes} {arrays} ({', '.join(op.inputs)}), not {len(args)}",
                             cure="parameters that are no arrays go by name")
     names = [n.rstrip("?").lstrip("*") for n in op.inputs]
     return names[:len(args)] + names[-1:] * (len(args) - len(names))
@@ -124,7 +125,7 @@ def not_an_array(op: str, name: str, value: Any) -> ArgumentError:
 
 def array_of(op: str, name: str, value: Any) -> np.ndarray[Any, Any]:
     """A new array of a nested list of numbers."""
-    start = (f"{op}(): {name} is " if op else "here is ") + f"a {type(value).__name__}"
+    start = (f"{op}(): {name} is " if op else "") + f"a {type(value).__name__}"
     flat = list(value)
     for v in flat:  # grows while it is walked
         if isinstance(v, (list, tuple)):

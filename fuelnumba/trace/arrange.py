@@ -127,6 +127,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
 
 def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
     """The value itself: traced values never change."""
+    refuse("numpy.copy", order=order)
     return as_tensor(a)
 
 
@@ -319,6 +320,7 @@ def filled_like(value: Any) -> Callable[..., Any]:
 
     def like(a: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, *,
              device: Any = None) -> Any:
+        refuse("numpy.zeros_like and its like", order=order)
         a = as_tensor(a)
         return ap.full(value, a.shape if shape is None else shape, a.dtype if dtype is None else dtype)
 
@@ -335,6 +337,7 @@ def new(shape: Any, value: Any, dtype: Any) -> Any:
 def _constant(value: int) -> Callable[..., Any]:
     def filled(shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None,
                like: Any = None) -> Any:
+        refuse("numpy.zeros and its like", order=order)
         return new(shape, value, float if dtype is None else dtype)
 
     return filled

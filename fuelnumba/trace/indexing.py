@@ -69,6 +69,8 @@ def _expand(x: Any, key: tuple[Any, ...]) -> list[Any]:
 
 
 def _indices(item: Any) -> Any:
+    if isinstance(item, float):
+        raise DTypeError(f"an index must be integers, not {item!r}", cure="cast it: int(i)")
     if not isinstance(item, (Traced, np.ndarray, list, np.generic)):
         raise ArgumentError(f"{item!r} cannot be an index",
                             cure="index with ints, slices, ..., None or one array of integers")
@@ -85,7 +87,7 @@ def _pick(x: Any, axis: int, item: Any) -> Any:
     start = k + n if k < 0 else k
     if start < 0 or start >= n:
         raise FuelIndexError(f"index {k} is out of range for axis {axis} of length {n}",
-                             cure="the last element is at -1")
+                             cure=f"indices go from {-n} to {n - 1}" if isinstance(n, int) and n else "check the index")
     return call("squeeze", call("slice", x, axis=axis, start=start, length=1), axis=axis)
 
 

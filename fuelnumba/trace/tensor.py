@@ -19,13 +19,14 @@ from ..core.errors import (
     TracedIterationError,
     TracedMutationError,
     TracedToNumpyError,
+    TracingError,
     UnsupportedAttributeError,
     UnsupportedFunctionError,
 )
 from . import arrange, contract, numpy_api
 from .apply import as_tensor, call, cast, permute
 from .indexing import getitem
-from .traced import Trace, Traced, check_alive, current_trace, fail, placed, tracing_into
+from .traced import Trace, Traced, check_alive, current_trace, fail, placed, refuse, tracing_into
 
 __all__ = ["Tensor", "Trace", "current_trace", "tracing_into"]
 
@@ -72,7 +73,8 @@ def _forbid(kind: type[FuelError], what: str, cure: str) -> Callable[..., NoRetu
     return method
 
 
-_OUTSIDE = "use NumPy functions and operators inside, and take the numbers from what the function returns"
+_OUTSIDE = ("use NumPy functions and operators inside, and take the numbers from what the function returns; "
+            "a number that chooses a shape belongs in static_argnames")
 
 
 def _conversion(what: str) -> Callable[..., NoReturn]:
@@ -92,8 +94,21 @@ def _memory(what: str) -> Callable[..., NoReturn]:
 
 
 def _uncovered(name: str) -> Callable[..., NoReturn]:
-    return _forbid(UnsupportedFunctionError, f"{{x}}.{name}() is not covered for traced values",
-                   "write it with covered functions; `python -m fuelnumba ops` lists them")
+    def method(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+        check_alive(self)
+        fail(UnsupportedFunctionError, f"{self!r}.{name}() is not covered for traced values", _nearest(name))
+
+    return method
+
+
+def _nearest(name: str) -> str:
+    """The attributes of a traced value that are spelled like it."""
+    forbidden = ("_forbid.", "_uncovered.")
+    names = [n for n in dir(Tensor) if not n.startswith("_")
+             and not getattr(getattr(Tensor, n), "__qualname__", "").startswith(forbidden)]
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
+    return (f"near to it are: {', '.join(f'x.{n}' for n in near)}" if near else
+            "write it with covered functions; `python -m fuelnumba ops` lists them")
 
 
 class Tensor(Traced):
@@ -155,7 +170,7 @@ class Tensor(Traced):
 
     def __len__(self) -> int:
         if not self.shape:
-            raise TypeError("len() of a traced value without axes")
+            fail(TracingError, f"len() of {self!r}, which has no axes", "use x.size, which is 1, or pass an array with an axis")
         return int(self.shape[0])
 
     # -- methods
@@ -177,6 +192,7 @@ class Tensor(Traced):
 
     def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
                copy: bool = True) -> Any:
+        refuse("x.astype()", order=order)
         return cast(self, dtype)
 
     # -- what a graph cannot hold
@@ -209,10 +225,7 @@ class Tensor(Traced):
         if name.startswith("_") or name in Traced.__slots__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         what = f"{self!r}.{name} is not covered" if hasattr(np.ndarray, name) else f"{self!r} has no attribute {name!r}"
-        near = difflib.get_close_matches(name, [n for n in dir(Tensor) if not n.startswith("_")], n=3, cutoff=0.6)
-        cure = _INSTEAD.get(name) or (f"near to it are: {', '.join(f'x.{n}' for n in near)}" if near else
-                                      "write it with covered functions; `python -m fuelnumba ops` lists them")
-        fail(UnsupportedAttributeError, what, cure)
+        fail(UnsupportedAttributeError, what, _INSTEAD.get(name) or _nearest(name))
 
     def __copy__(self) -> Any:
         return self

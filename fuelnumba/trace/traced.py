@@ -70,9 +70,11 @@ def tracing_into(trace: Trace) -> Iterator[Trace]:
     try:
         with dims.tracing(trace.env):
             yield trace
-    except (TypeError, ValueError) as err:
+    except (FuelError, TypeError, ValueError) as err:
         if isinstance(err, FuelError):
-            raise
+            if err.where is not None:
+                raise
+            raise placed(err, _raised_at(err)) from err.__cause__
         # NumPy wraps what float(x) raises in `array[0] = x`; the user wants to see the error inside.
         if isinstance(err.__cause__, FuelError):
             raise err.__cause__ from None
@@ -117,6 +119,10 @@ class Traced:
     def shape(self) -> Shape:
         return self.node.shape
 
+    @shape.setter
+    def shape(self, value: Any) -> NoReturn:
+        fail(TracedMutationError, f"x.shape = {value} would change {self!r} in place", "use x.reshape(...), which is a new value")
+
     @property
     def ndim(self) -> int:
         return len(self.node.shape)
@@ -128,6 +134,10 @@ class Traced:
     @property
     def dtype(self) -> np.dtype[Any]:
         return self.node.dtype.numpy
+
+    @dtype.setter
+    def dtype(self, value: Any) -> NoReturn:
+        fail(TracedMutationError, f"x.dtype = {value!r} would change {self!r} in place", "use x.astype(...), a new value")
 
     @property
     def itemsize(self) -> int:
@@ -171,7 +181,7 @@ def fail(kind: type[FuelError], what: str, cure: str | None = None) -> NoReturn:
     raise placed(kind(what, cure=cure))
 
 
-def placed(err: FuelError) -> FuelError:
+def placed(err: FuelError, where: Location | None = None) -> FuelError:
     """The error with the user's line, and with what the symbols in its shapes are in this call."""
     trace, what = current_trace(), err.what
     if trace is not None and isinstance(err, (ShapeError, FuelIndexError)):
@@ -179,7 +189,7 @@ def placed(err: FuelError) -> FuelError:
         named = [n for n in dict.fromkeys(re.findall(r"\w+", what)) if n in hints]
         if named:
             what += f" ({', '.join(f'{n} is {hints[n]}' for n in named)} in this call)"
-    return type(err)(what, where=user_location(), cure=err.cure)
+    return type(err)(what, where=where or user_location(), cure=err.cure)
 
 
 def refuse(function: str, **given: Any) -> None:
@@ -187,13 +197,14 @@ def refuse(function: str, **given: Any) -> None:
     for name, value in given.items():
         if value is None or value is np._NoValue:
             continue
-        if (name == "where" and value is True) or (name == "order" and value in "CKA"):
+        if (name == "where" and value is True) or (name == "order" and value in ("C", "K", "A")):
             continue
         if name == "out":
             fail(TracedMutationError, f"{function}(..., out=...) writes into an array while tracing",
                  "use the value the function returns")
-        fail(UnsupportedFunctionError, f"{function} is not covered with {name}=",
-             "leave it out, or write it with other functions, e.g. np.where for where=")
+        cure = ("leave it out: traced values have no layout, and results are C-contiguous" if name == "order" else
+                "leave it out, or write it with other functions, e.g. np.where for where=")
+        fail(UnsupportedFunctionError, f"{function} is not covered with {name}=", cure)
 
 
 def located(fn: F) -> F:
