@@ -471,7 +471,8 @@ class Jitted(Generic[P, R]):
     # -------------------------------------------------------------------------------------- looking inside
     def _need(self) -> Specialisation:
         if self._last is None:
-            raise FuelError(f"{self.name} has not been called yet", cure="call it once: a plan is made for actual arguments")
+            raise FuelError(f"{self.name} has not been called yet", where=user_location(),
+                            cure="call it once: a plan is made for actual arguments")
         return self._last
 
     @property

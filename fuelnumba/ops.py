@@ -55,7 +55,7 @@ def _parameter(op: str, name: str, value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return tuple(_parameter(op, name, v) for v in value)
     if isinstance(value, np.ndarray) and value.ndim == 0:
-        return value[()]
+        return value.item()
     try:
         hash(value)
     except TypeError:

@@ -261,6 +261,12 @@ def test_static_arguments() -> None:
         "f(): the static argument axis of type list is not hashable\n   = pass a tuple or a frozen dataclass")
 
 
+def test_static_numpy_scalars_beside_tuples() -> None:
+    f = jit(static_argnames="n")(lambda x, n: x + np.sum(n))
+    assert [f(arange(1), n)[0] for n in (np.int64(1), (0, 2), 3, (np.int64(4),), np.float32(0.5))] == [2, 3, 4, 5, 1.5]
+    assert f.misses == [f"the static argument n is {n} differs" for n in ("(0, 2)", "3", "(np.int64(4),)", "np.float32(0.5)")]
+
+
 def test_static_arguments_of_other_types_differ() -> None:
     f = jit(static_argnames="n")(lambda x, n: x * n)
     x = arange(2, dtype=np.int32)

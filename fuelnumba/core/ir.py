@@ -95,6 +95,8 @@ def _freeze(items: Attrs) -> Any:
 
 def freeze_value(v: Any) -> Any:
     """A value as (part of) a key: see `_freeze`."""
+    if isinstance(v, np.generic):  # compared with a tuple, it would give an array
+        return (type(v).__name__, v.tobytes())
     if isinstance(v, float):
         return ("float", v.hex())
     if isinstance(v, tuple):

@@ -1,8 +1,7 @@
-"""A whole message in a form that can be written down: without folder and line number, the code at the left margin."""
+"""A whole message in a form that can be written down: without folder, line number and the code around the marked part."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -18,20 +17,14 @@ def raised(call: Callable[[], Any]) -> FuelError:
 
 
 def told(call: Callable[[], Any], file: str) -> str:
-    """What the call raises: class and message; the place must lie in `file`."""
+    """What the call raises, in three parts: class and what, the expression that the caret marks, the cure. The place must
+    lie in `file`, and the message must consist of these parts in its usual form."""
     err = raised(call)
-    assert err.where is not None and err.where.file == file, err
-    assert err.cure, err
-    lines = str(err).splitlines()
-    code = next(k for k, line in enumerate(lines) if line.startswith(f"{err.where.line} | "))
-    margin = len(str(err.where.line)) + 3
-    indent = len(lines[code]) - margin - len(lines[code][margin:].lstrip())
-    out = []
-    for k, line in enumerate(lines):
-        line = line.replace(f"{file}:{err.where.line}", "here")
-        if k in (code, code + 1):
-            line = "| " + line[margin + indent:]
-        elif k == code - 1:
-            continue
-        out.append(re.sub(r"^ +(?=-->|= )", "", line))
-    return f"{type(err).__name__}: " + "\n".join(out)
+    where = err.where
+    assert where is not None and where.file == file, err
+    caret = where.caret()
+    marked = where.text()[caret.index("^"):len(caret)]
+    gap = " " * len(str(where.line))
+    assert str(err) == (f"{err.what}\n{gap}--> {file}:{where.line}, in {where.function}\n{gap} |\n{where.line} | {where.text()}\n"
+                        f"{gap} | {caret}\n{gap} = {err.cure}")
+    return f"{type(err).__name__}: {err.what}\nat {marked}\n= {err.cure}"
