@@ -352,17 +352,17 @@ class TracedToNumpyError(TracingError):
 
 class UnsupportedFunctionError(TracingError):
     """**Cause**: this NumPy function is not covered. The message names it and the nearest covered ones.
-    **Cure**: write it with covered functions; `python -m fuelnumba ops` lists them.
+    **Cure**: write it with covered functions; [numpy.md](numpy.md) lists them.
 
         import numpy as np
         import fuelnumba as fn
 
         @fn.jit
-        def running(x):
-            return np.cumprod(x)
+        def blocks(x, y):
+            return np.kron(x, y)
 
         try:
-            running(np.ones(3))
+            blocks(np.ones((2, 2)), np.ones((3, 3)))
         except fn.errors.UnsupportedFunctionError as err:
             print(err)
     """

@@ -6,7 +6,6 @@ NumPy's signature. What is in none of them is an `UnsupportedFunctionError` nami
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -25,6 +24,7 @@ from ..core.ops import OPS, check_axis
 from . import arrange as ar
 from . import contract
 from .apply import as_tensor, call, cast, reshape
+from .instead import nearest
 from .promote import CONVERSIONS
 from .traced import Traced, fail, located, refuse
 
@@ -361,12 +361,7 @@ def covered() -> list[str]:
 
 
 def unsupported(name: str) -> NoReturn:
-    short = name.rpartition(".")[2]
-    near = difflib.get_close_matches(short, [c.rpartition(".")[2] for c in _COVERED], n=3, cutoff=0.5)
-    near = [f"np.{n}" for n in near]
-    cure = f"near to it are covered: {', '.join(near)}" if near else "write it with covered functions"
-    fail(UnsupportedFunctionError, f"{name} is not covered for traced values",
-         cure + "; `python -m fuelnumba ops` lists all")
+    fail(UnsupportedFunctionError, f"{name} is not covered for traced values", nearest(name, _COVERED))
 
 
 @located

@@ -26,6 +26,7 @@ from ..core.errors import (
 from . import arrange, contract, numpy_api
 from .apply import as_tensor, call, cast, permute
 from .indexing import getitem
+from .instead import nearest
 from .traced import Trace, Traced, check_alive, current_trace, fail, placed, refuse, tracing_into
 
 __all__ = ["Tensor", "Trace", "current_trace", "tracing_into"]
@@ -107,8 +108,7 @@ def _nearest(name: str) -> str:
     names = [n for n in dir(Tensor) if not n.startswith("_")
              and not getattr(getattr(Tensor, n), "__qualname__", "").startswith(forbidden)]
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
-    return (f"near to it are: {', '.join(f'x.{n}' for n in near)}" if near else
-            "write it with covered functions; `python -m fuelnumba ops` lists them")
+    return f"near to it are: {', '.join(f'x.{n}' for n in near)}" if near else nearest(name, ())
 
 
 class Tensor(Traced):
