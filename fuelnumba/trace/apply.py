@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core import dtypes as dt
 from ..core import ir
 from ..core.dims import Dim, Extent, divide_exact, product, same, same_shape
 from ..core.dtypes import dtype_of
@@ -102,10 +103,10 @@ def operand(trace: Trace, op: str, name: str, value: Any) -> Operand:
     if isinstance(value, float) and not isinstance(value, np.generic):
         return Operand(name, None, value, "f")
     if isinstance(value, np.generic):
-        dtype = dtype_of(value.dtype)
-        if dtype.is_storage_only:
-            return Operand(name, capture(trace, np.asarray(value)))
-        return Operand(name, promote.full(value, (), dtype))
+        known = dt.of_numpy(value.dtype)
+        if known is not None and not known.is_storage_only:
+            return Operand(name, promote.full(value, (), known))
+        value = np.asarray(value)
     if isinstance(value, (list, tuple)):
         value = array_of(op, name, value)
     if not isinstance(value, np.ndarray):
