@@ -18,13 +18,15 @@ def getitem(x: Any, key: Any) -> Any:
     out, axis = x, 0
     taken: tuple[int, Any] | None = None  # axis of `out` that the array indexes, and the array
     advanced: list[int] = []  # positions of ints and arrays in the key
+    own = -1  # the axis of x
     for position, item in enumerate(items):
+        own += item is not None
         if item is None:
             out, axis = call("unsqueeze", out, axis=axis), axis + 1
         elif isinstance(item, slice):
             out, axis = _slice(out, axis, item), axis + 1
         elif _is_static_int(item):
-            out = _pick(out, axis, item)
+            out = _pick(out, axis, item, own)
             advanced.append(position)
         else:
             if taken is not None:
@@ -81,12 +83,13 @@ def _indices(item: Any) -> Any:
     return indices
 
 
-def _pick(x: Any, axis: int, item: Any) -> Any:
+def _pick(x: Any, axis: int, item: Any, named: int) -> Any:
+    """One element of an axis, which is the axis `named` to the user."""
     n = x.shape[axis]
     k = item if isinstance(item, Dim) else int(item)
     start = k + n if k < 0 else k
     if start < 0 or start >= n:
-        raise FuelIndexError(f"index {k} is out of range for axis {axis} of length {n}",
+        raise FuelIndexError(f"index {k} is out of range for axis {named} of length {n}",
                              cure=f"indices go from {-n} to {n - 1}" if isinstance(n, int) and n else "check the index")
     return call("squeeze", call("slice", x, axis=axis, start=start, length=1), axis=axis)
 
