@@ -75,11 +75,11 @@ def tracing_into(trace: Trace) -> Iterator[Trace]:
             if err.where is not None:
                 raise
             raise placed(err, _raised_at(err)) from err.__cause__
-        # NumPy wraps what float(x) raises in `array[0] = x`; the user wants to see the error inside.
-        if isinstance(err.__cause__, FuelError):
-            raise err.__cause__ from None
-        if trace.refused is not None and trace.refused.where == _raised_at(err):
-            raise trace.refused from None  # np.zeros(x) and np.concatenate(x) put words of their own over it
+        # NumPy wraps what float(x) raises in `array[0] = x`, and puts its own words over it in np.zeros(x); the user wants
+        # to see the error inside. It was raised by the same expression; what the user raises is another one.
+        inside = err.__cause__ if isinstance(err.__cause__, FuelError) else trace.refused
+        if inside is not None and inside.where == _raised_at(err):
+            raise inside from None
         raise
     finally:
         _running.traces.pop()

@@ -163,7 +163,7 @@ def test_a_full_slice_is_no_node() -> None:
 
 @pytest.mark.parametrize(("key", "error", "message"), [
     (2, FuelIndexError, "index 2 is out of range for axis 0 of length 2"),
-    ((0, -4), FuelIndexError, "index -4 is out of range for axis 0 of length 3"),
+    ((0, -4), FuelIndexError, "index -4 is out of range for axis 1 of length 3"),
     ((0, 0, 0, 0), FuelIndexError, "4 indices for Tensor(f32[2, 3, 4]) of rank 3"),
     ((..., ...), FuelIndexError, "an index may have only one ellipsis (...)"),
     (slice(None, None, 0), FuelIndexError, "a slice step must be a static int other than 0, not 0"),
