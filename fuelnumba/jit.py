@@ -128,6 +128,10 @@ class Jitted(Generic[P, R]):
         params = list(self.signature.parameters.values())
         plain = all(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in params)
         self._count = len(params) if plain and not self.static else -1  # calls with this many arguments need no binding
+        self._order = [p.name for p in params]
+        self._positional = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in params)
+        self._fixed = not any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY) for p in params)
+        self._defaults = {p.name: p.default for p in params if p.default is not p.empty}
         self._variadic = not self.static and [p.kind for p in params] == [inspect.Parameter.VAR_POSITIONAL]
         self._self_first = bool(params) and params[0].name == "self"
         self._lock = threading.RLock()
@@ -188,21 +192,43 @@ class Jitted(Generic[P, R]):
     @located
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], Signature]:
         """The arguments in the order of the parameters, defaults filled in, without the static ones; and those."""
-        try:
-            bound = self.signature.bind(*args, **kwargs)
-        except TypeError as err:
-            raise ArgumentError(f"{self.name}(): {err}", cure=f"its signature is {self.name}{self.signature}") from None
-        bound.apply_defaults()
+        arguments = self._quick_bind(args, kwargs)
+        if arguments is None:
+            try:
+                bound = self.signature.bind(*args, **kwargs)
+            except TypeError as err:
+                raise ArgumentError(f"{self.name}(): {err}", cure=f"its signature is {self.name}{self.signature}") from None
+            bound.apply_defaults()
+            arguments = bound.arguments
         static = []
         for name in self.static:
-            value = bound.arguments.pop(name)
+            value = self._as_static(name, arguments.pop(name))
             try:
                 hash(value)
             except TypeError:
                 raise ArgumentError(f"{self.name}(): the static argument {name} of type {type(value).__name__} is not hashable",
                                     cure="pass a tuple or a frozen dataclass") from None
             static.append((name, (type(value), ir.freeze_value(value)), value))  # 0.0 and -0.0, (1,) and (1.0,) differ
-        return tuple(bound.arguments.values()), tuple(static)
+        return tuple(arguments.values()), tuple(static)
+
+    def _quick_bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+        """As `Signature.bind`, in a fifth of its time; None for a call that is wrong or not so plain."""
+        if not self._fixed or len(args) > self._positional:
+            return None
+        arguments = dict(zip(self._order, args))
+        left = len(kwargs)
+        for name in self._order[len(args):]:
+            if name in kwargs:
+                arguments[name] = kwargs[name]
+                left -= 1
+            elif name in self._defaults:
+                arguments[name] = self._defaults[name]
+            else:
+                return None
+        return None if left else arguments
+
+    def _as_static(self, name: str, value: Any) -> Any:
+        return value
 
     def _parameters(self) -> list[str]:
         return [n for n in self.signature.parameters if n not in self.static]

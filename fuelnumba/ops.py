@@ -22,29 +22,41 @@ _STATIC = {"axis", "axes", "shape", "dtype", "at", "parts", "keepdims", "eps", "
            "start", "length", "step", "n", "min", "max", "value"}
 _ARRAYS = {("attention", "length"), ("write_slice", "start")}
 
+_PLAIN = {np.ndarray, bool, int, float, type(None)}  # taken as they are
+
+
+class _Eager(Jitted[Any, Any]):
+    """An op called on arrays: its own small jitted function, with parameters static."""
+
+    def _as_static(self, name: str, value: Any) -> Any:
+        return value if type(value) in _PLAIN and type(value) is not np.ndarray else _parameter(self.name, name, value)
+
+    def with_arrays(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call, lists in the place of arrays made arrays. Raises ArgumentError for what is no array."""
+        arguments = self._quick_bind(args, kwargs)
+        if arguments is not None:
+            return (), {n: v if n in self.static else _array(self.name, n, v) for n, v in arguments.items()}
+        if self._fixed:  # a wrong call, of which binding will tell
+            return args, kwargs
+        if len(args) == 1 and isinstance(args[0], (list, tuple)):  # concat([a, b])
+            return ([_array(self.name, "xs", v) for v in args[0]],), kwargs
+        return tuple(_array(self.name, "xs", v) for v in args), kwargs
+
 
 @cache
-def _jitted(fn: Callable[..., Any]) -> Jitted[..., Any]:
+def _jitted(fn: Callable[..., Any]) -> _Eager:
     static = _STATIC | set(OPS[fn.__name__].attrs if fn.__name__ in OPS else ())
     names = [p for p in inspect.signature(fn).parameters if p in static and (fn.__name__, p) not in _ARRAYS]
-    return Jitted(fn, static_argnames=names)
+    return _Eager(fn, static_argnames=names)
 
 
 def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """An op called on arrays: its own small jitted function, with parameters static."""
     jitted = _jitted(fn)
-    bound = jitted.signature.bind(*args, **kwargs)
-    for name, value in bound.arguments.items():
-        if name in jitted.static:
-            bound.arguments[name] = _parameter(fn.__name__, name, value)
-        elif jitted.signature.parameters[name].kind is not inspect.Parameter.VAR_POSITIONAL:
-            bound.arguments[name] = _array(fn.__name__, name, value)
-        elif len(value) == 1 and isinstance(value[0], (list, tuple)):  # concat([a, b])
-            bound.arguments[name] = ([_array(fn.__name__, name, v) for v in value[0]],)
-        else:
-            bound.arguments[name] = tuple(_array(fn.__name__, name, v) for v in value)
+    arrays = kwargs.keys() - jitted.static if kwargs else ()
+    if not (_PLAIN.issuperset(map(type, args)) and _PLAIN.issuperset([type(kwargs[n]) for n in arrays])):
+        args, kwargs = jitted.with_arrays(args, kwargs)
     try:
-        return jitted(*bound.args, **bound.kwargs)
+        return jitted(*args, **kwargs)
     except FuelIndexError as err:  # the plan remembers the line of its first caller
         error = FuelIndexError(err.what, where=user_location(), cure=err.cure)
     raise error

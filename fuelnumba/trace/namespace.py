@@ -78,13 +78,13 @@ def _published(name: str, fn: Callable[..., Any], op: OpDef | None,
 
     @located
     def function(*args: Any, **kwargs: Any) -> Any:
+        if current_trace() is None and _eager and not any(isinstance(a, Traced) for a in args):
+            return _eager[0](function, args, kwargs)  # which looks at the arguments itself
         try:
             signature.bind(*args, **kwargs)
         except TypeError as err:
             problem = str(err)
         else:
-            if current_trace() is None and _eager and not any(isinstance(a, Traced) for a in args):
-                return _eager[0](function, args, kwargs)
             return fn(*args, **kwargs)
         raise ArgumentError(f"{name}(): {problem}", cure=f"its signature is {name}{signature}")
 
