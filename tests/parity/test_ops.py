@@ -174,8 +174,7 @@ def test_masked_fill(dtype: str) -> None:
     if dtype == "bool":
         x = x.astype(np.bool_)
         with pytest.raises(fuelnumba.errors.ArgumentError):
-            ops.masked_fill(x, condition, value=value)
-        return
+            ops.masked_fill(x, condition, value=7)
     agree(ops.masked_fill(x, condition, value=value), np.where(condition, value, wide(x)), dtype)
 
 
