@@ -614,7 +614,7 @@ def jit(fn: Any = None, *, static_argnames: Iterable[str] | str = (), donate: It
 
     static_argnames: parameters whose (hashable) values are compiled in; each new value compiles anew.
     donate: parameters whose arrays may be overwritten, so that results can be written in place; a result that is such a
-        buffer's next version is returned as the same array object.
+        buffer's next version is returned as the same array object. After a FuelIndexError they keep what was written before.
     dims: names for axis lengths that vary, e.g. `{"x": ("n", None)}`; without it, a length becomes symbolic when a second
         one is seen. One name is one length.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["nearest"]
+__all__ = ["by_meaning", "nearest"]
 
 _GROUPS = {
     "sort argsort lexsort partition argpartition sort_complex searchsorted digitize median nanmedian percentile nanpercentile "
@@ -58,6 +58,11 @@ _GROUPS = {
     "modf": "use np.trunc(x) and x - np.trunc(x)",
 }
 _BY_MEANING = {name: cure for names, cure in _GROUPS.items() for name in names.split()}
+
+
+def by_meaning(name: str) -> str | None:
+    """What does the same as a function of this name; None where that is not known."""
+    return _BY_MEANING.get(name)
 
 
 def nearest(name: str, covered: Iterable[str]) -> str:

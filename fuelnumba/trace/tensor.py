@@ -26,7 +26,7 @@ from ..core.errors import (
 from . import arrange, contract, numpy_api
 from .apply import as_tensor, call, cast, permute
 from .indexing import getitem
-from .instead import nearest
+from .instead import by_meaning, nearest
 from .traced import Trace, Traced, check_alive, current_trace, fail, placed, refuse, tracing_into
 
 __all__ = ["Tensor", "Trace", "current_trace", "tracing_into"]
@@ -105,7 +105,12 @@ def _uncovered(name: str) -> Callable[..., NoReturn]:
 def _nearest(name: str) -> str:
     """The attributes of a traced value that are spelled like it."""
     forbidden = ("_forbid.", "_uncovered.")
-    names = [n for n in dir(Tensor) if not n.startswith("_")
+    if (cure := by_meaning(name)) is not None:
+        return cure
+    if f"numpy.{name}" in numpy_api.covered():
+        return f"use np.{name}(x)"
+    inside = {*Traced.__slots__, "final", "trace_"}
+    names = [n for n in dir(Tensor) if not n.startswith("_") and n not in inside
              and not getattr(getattr(Tensor, n), "__qualname__", "").startswith(forbidden)]
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
     return f"near to it are: {', '.join(f'x.{n}' for n in near)}" if near else nearest(name, ())

@@ -522,6 +522,18 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
         "UnsupportedFunctionError: Tensor(f32[3, 4]).choose() is not covered for traced values\n"
         "at x.choose([x])\n"
         "= use np.where, once for each case"),
+    "x.trace": (j(lambda x: x.trace(), X),
+        "UnsupportedFunctionError: x.trace() is not covered for traced values\n"
+        "at x.trace()\n"
+        "= use np.sum(x * np.eye(n), axis=-1)"),
+    "x.ptp": (j(lambda x: x.ptp(), X),
+        "UnsupportedAttributeError: Tensor(f32[3, 4]) has no attribute 'ptp'\n"
+        "at x.ptp\n"
+        "= use np.ptp(x)"),
+    "x.diagonal": (j(lambda x: x.diagonal(), X),
+        "UnsupportedFunctionError: Tensor(f32[3, 4]).diagonal() is not covered for traced values\n"
+        "at x.diagonal()\n"
+        "= use np.sum(x * np.eye(n), axis=-1)"),
     "x.flat": (j(lambda x: x.flat, X),
         "UnsupportedAttributeError: Tensor(f32[3, 4]).flat is not covered\n"
         "at x.flat\n"
