@@ -287,7 +287,7 @@ def split_along(axis: int) -> Callable[..., list[Any]]:
     def split_(ary: Any, indices_or_sections: Any) -> list[Any]:
         a = as_tensor(ary)
         if a.ndim < max(axis + 1, 1 if axis == 1 else 2):
-            raise ShapeError(f"{'vhd'[axis]}split() needs more axes than {a!r} has")
+            raise ShapeError(f"{'vhd'[axis]}split() needs more axes than {a!r} has", cure="use np.split along an axis it has")
         return split(a, indices_or_sections, 0 if axis == 1 and a.ndim == 1 else axis)
 
     return split_
