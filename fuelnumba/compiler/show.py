@@ -162,6 +162,9 @@ class Explanation(str):
     def __repr__(self) -> str:
         return str(self)
 
+    def __getnewargs__(self) -> tuple[str, list[tuple[str, list[str]]]]:  # type: ignore[override]
+        return self.head, self.sections
+
     def _repr_html_(self) -> str:
         parts = [f"<div><b>{text(self.head)}</b></div>"]
         for title, lines in self.sections:

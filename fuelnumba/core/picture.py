@@ -40,7 +40,7 @@ def draw(graph: Graph, folded: bool | None = None, groups: Sequence[Group] = (),
 
 class _Picture:
     def __init__(self, graph: Graph, folded: bool | None, groups: Sequence[Group], order: Sequence[Node]) -> None:
-        self.graph, self.groups = graph, groups
+        self.graph = graph
         self.names = printer.node_names(graph)
         self.page = Frame()
         self.boxes: dict[Node, tuple[Box, int, int]] = {}  # its box; of how many pieces, which one
@@ -64,7 +64,7 @@ class _Picture:
 
     # -------------------------------------------------------------------------------------- boxes
     def _room(self, boxes: int = 1, ops: int = 0) -> bool:
-        if self.drawn and self.drawn + boxes > MOST:
+        if self.drawn + boxes > MOST:
             self.left_out += ops
             return False
         self.drawn += boxes
@@ -135,7 +135,9 @@ class _Picture:
 
     def _repeat(self, repeat: Repeat) -> None:
         nodes = sum(len(p) for p in repeat.pieces)
-        if not self._room(len(repeat.sources), nodes):
+        if not self._room(len(repeat.sources)):
+            for n in (n for piece in repeat.pieces for n in piece):  # as many as there is room for
+                self._node(n)
             return
         frame = Frame(f"× {repeat.count}", "repeat", f"{repeat.count} equal pieces of {len(repeat.sources)} ops, {nodes} in all")
         self.page.add(frame)
@@ -151,9 +153,9 @@ class _Picture:
                     connect(boxes[s.index], box, slot)
                 elif s.kind == "carried":
                     value = ("carried", id(frame), s.index, s.lag, tuple(s.nodes))
-                    for i in s.nodes:
-                        self._edge(i, box, slot, value)
-                    carry(frame, value, boxes[s.index])
+                    begun = [self._edge(i, box, slot, value) for i in s.nodes]
+                    if all(begun):
+                        carry(frame, value, boxes[s.index])
                 elif _is_shared(s):
                     self._edge(s.nodes[0], box, slot)
                 else:
@@ -170,6 +172,7 @@ class _Picture:
             shown = [_leaf_title(n, self.names) if leaf else self.names[n] for n in (nodes[0], nodes[-1])]
             box = families[nodes] = Box(lines, kind, "\nto ".join(shown) + "\none for each piece", slots=0 if leaf else 1)
             frame.add(box)
+            self.drawn += 1
             if not leaf:
                 for n in dict.fromkeys(nodes):
                     self._edge(n, box, 0, ("family", id(box)))
@@ -196,12 +199,14 @@ class _Picture:
                 self._edge(o, box, 0)
 
     # -------------------------------------------------------------------------------------- edges
-    def _edge(self, source: Node, box: Box, slot: int, value: Hashable = None) -> None:
+    def _edge(self, source: Node, box: Box, slot: int, value: Hashable = None) -> bool:
         """From the box of a node, if there is one. Of many alike, the last is meant unless a box between says which."""
         start = self._leaf(source)
-        if start is not None:
-            _, r, alike = self.boxes[source]
-            connect(start if r == alike - 1 else self._choice(start, [r]), box, slot, value)
+        if start is None:
+            return False
+        _, r, alike = self.boxes[source]
+        connect(start if r == alike - 1 else self._choice(start, [r]), box, slot, value)
+        return True
 
     def _choice(self, start: Box, pieces: Sequence[int]) -> Box:
         """A box that says of which repetitions a value is read, between a repeat and who reads it."""
@@ -213,6 +218,7 @@ class _Picture:
             which = f"{numbers[0]}…{numbers[-1]}" if row else ", ".join(map(str, numbers))
             box = self.chosen[key] = Box([_clip(f"of repetition{'s' * (len(numbers) > 1)} {which}")], "view", slots=1)
             self.page.add(box)
+            self.drawn += 1
             connect(start, box, 0)
         return box
 

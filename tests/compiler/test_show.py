@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 import xml.etree.ElementTree as ET
 from typing import Any
@@ -181,6 +183,8 @@ def test_an_explanation_is_a_str() -> None:
     assert isinstance(text, str) and f"{text}" == text == str(text) and repr(text) == text
     assert "\n".join([text.head, *(line for title, lines in text.sections for line in (title, *lines))]) == text
     assert text + "!" == str(text) + "!" and text.upper().startswith("<LAMBDA>: 1 COMPILATION,")
+    for other in (pickle.loads(pickle.dumps(text)), copy.deepcopy(text)):
+        assert other == text and other.sections == text.sections
     page = text._repr_html_()
     ET.fromstring(page)
     assert "&lt;lambda&gt;" in page and "<lambda>" not in page
