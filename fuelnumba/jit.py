@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import threading
 import time
 import types
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
@@ -22,7 +24,7 @@ from .compiler.plan import Plan, make_plan
 from .core import dtypes as dt
 from .core import ir
 from .core.dims import MIN_SYMBOL, Dim, Extent, Guard, SymEnv
-from .core.errors import ArgumentError, DonationError, FuelError, LeakedTracerError
+from .core.errors import ArgumentError, BackendError, DonationError, FuelError, LeakedTracerError
 from .core.ir import Graph, Node
 from .core.layout import Layout, contiguous
 from .core.tree import LEAF, TreeDef, flatten_leaves, unflatten
@@ -39,6 +41,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Signature = tuple[Any, ...]
 
+MAX_FAMILIES = 256  # kinds of arguments and static values a function keeps plans for; those longest unused go first
 MAX_INSTANCES = 64  # plans made concrete for particular lengths; the oldest goes first
 ADOPT_FROM = 64 * 1024  # bytes: smaller captured arrays are compared by content at every call
 _SCALARS = {bool: "b", int: "i", float: "f"}
@@ -100,6 +103,19 @@ class Specialisation:
         return [f"the condition {g} no longer holds" for g in self.plan.graph.env.guards if not g.check(env)]
 
 
+_jitted: weakref.WeakSet[Jitted[..., Any]] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """Whichever threads were tracing are not there in a forked child: their locks are nobody's."""
+    for function in list(_jitted):
+        function._lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 class Jitted(Generic[P, R]):
     """A jitted function. Call it like the function; `graph`, `plan` and `explain()` show what runs."""
 
@@ -130,6 +146,7 @@ class Jitted(Generic[P, R]):
         self._variadic = not self.static and [p.kind for p in params] == [inspect.Parameter.VAR_POSITIONAL]
         self._self_first = bool(params) and params[0].name == "self"
         self._lock = threading.RLock()
+        _jitted.add(self)
         self._fast: dict[Signature, tuple[Specialisation, Instance]] = {}
         self._specialisations: dict[Signature, list[Specialisation]] = {}
         self._seen: dict[Signature, list[tuple[Any, ...]]] = {}
@@ -179,7 +196,10 @@ class Jitted(Generic[P, R]):
             found = self._find(key, values, leaves, static)
         special, instance = found
         self._last = special
-        results = instance(leaves)
+        try:
+            results = instance(leaves)
+        except MemoryError as err:
+            raise _no_memory(self.name, err) from None
         if special.out_tree.structure == LEAF:
             return results[0]  # type: ignore[return-value]
         for at, value in special.out_constants:
@@ -299,7 +319,8 @@ class Jitted(Generic[P, R]):
         kinds = tuple((s[0], len(s[1]), s[2]) if len(s) == 3 else s for s in signatures)
         family = (structure, kinds, static)
         with self._lock:
-            known = self._specialisations.setdefault(family, [])
+            known = self._specialisations[family] = self._specialisations.pop(family, [])  # now the latest
+            self._forget_oldest()
             names = self._leaf_names(structure)
             reasons: list[list[str]] = []  # for each plan there was, all that differs
             for special in list(known):
@@ -319,11 +340,21 @@ class Jitted(Generic[P, R]):
                 reasons.append(special.misfits(names, shapes))
             if self.compilations:  # the nearest plan's reason; of equally near ones, the latest's
                 self._misses.append(min(reasons, key=len)[0] if reasons else self._family_difference(family))
+                del self._misses[:-MAX_FAMILIES]
             special = self._specialise(family, values, leaves, signatures, shapes)
             known.insert(0, special)
             env = special.bind(shapes)
             assert env is not None
             return self._instance(key, special, env)
+
+    def _forget_oldest(self) -> None:
+        """Keep memory bounded where static values never end. Which families are in use shows as they are found anew."""
+        if len(self._specialisations) <= MAX_FAMILIES:
+            return
+        for family in list(self._specialisations)[:MAX_FAMILIES // 4]:
+            del self._specialisations[family]
+            self._seen.pop(family, None)
+        self._fast = {}
 
     def _family_difference(self, family: Signature) -> str:
         """What sets this family of calls apart from the nearest one there is, in words."""
@@ -354,7 +385,10 @@ class Jitted(Generic[P, R]):
         bound = tuple(sorted(env.items()))
         instance = special.instances.get(bound)
         if instance is None:
-            instance = Instance(special.plan, env, special.scalars, _progress.report)
+            try:
+                instance = Instance(special.plan, env, special.scalars, _progress.report)
+            except (MemoryError, OverflowError) as err:  # of 64-bit sizes and strides
+                raise _no_memory(self.name, err) from None
             if len(special.instances) >= MAX_INSTANCES:
                 oldest = special.instances.pop(next(iter(special.instances)))
                 self._fast = {k: v for k, v in self._fast.items() if v[1] is not oldest}
@@ -440,7 +474,7 @@ class Jitted(Generic[P, R]):
                     outputs.append(as_tensor(leaf).node)
                 else:
                     constants.append((k, leaf))
-        leaks = watch.leaked(lambda v: isinstance(v, Tensor) and v.trace is trace)
+        leaks = watch.leaked(lambda v: isinstance(v, Tensor) and v.origin is trace)
         if leaks:
             raise LeakedTracerError(f"{self.name}() left a traced value in {leaks[0]}",
                                     cure="return the value instead: what a trace stores elsewhere is not computed")
@@ -500,7 +534,7 @@ class Jitted(Generic[P, R]):
 
     @property
     def misses(self) -> list[str]:
-        """For each compilation after the first, what differed from the plans there were."""
+        """For each compilation after the first (the latest 256), what differed from the plans there were."""
         return list(self._misses)
 
     def explain(self) -> Explanation:
@@ -527,6 +561,11 @@ class Jitted(Generic[P, R]):
             self._seen.clear()
             self._misses.clear()
             self._last, self.compilations = None, 0
+
+
+def _no_memory(name: str, err: Exception) -> BackendError:
+    return BackendError(f"{name}() needs more memory than there is: {str(err) or type(err).__name__}",
+                        cure="use smaller arrays, or fewer of them at once")
 
 
 def _divided(special: Specialisation) -> set[int]:

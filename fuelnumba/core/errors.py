@@ -261,5 +261,5 @@ class BackendError(FuelError):
     """**Cause**: a backend or device is missing, ran out of memory, or reported a failure.
     **Cure**: `python -m fuelnumba doctor` tells what was found.
 
-        nothing raises it yet: CPU is the only backend
+        fn.ops.add(np.broadcast_to(np.float32(1), (10**7, 10**7)), 1)
     """

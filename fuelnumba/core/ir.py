@@ -4,6 +4,7 @@ comparison is `is`. Leaves that have identity (inputs, captured arrays) carry a 
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from .dims import SymEnv, same_shape
+from . import dtypes as dt
+from .dims import Dim, SymEnv, same_shape
 from .dtypes import DType
-from .errors import GraphError
+from .errors import ArgumentError, GraphError
 from .layout import Shape
 from .ops import Aval, OpDef, op
 from .source import Location
@@ -71,6 +73,9 @@ _pool: weakref.WeakValueDictionary[Any, Node] = weakref.WeakValueDictionary()
 _lock = threading.Lock()
 _ids = itertools.count(1)
 
+if hasattr(os, "register_at_fork"):  # a child must not find it held by a thread that it does not have
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+
 
 def intern(op_: OpDef, inputs: Sequence[Node], attrs: Mapping[str, Any], shape: Shape, dtype: DType,
            where: Location | None = None) -> Node:
@@ -124,6 +129,37 @@ class Captured:
 
 def constant_node(captured: Captured, shape: Shape, dtype: DType, where: Location | None = None) -> Node:
     return intern(CONSTANT, (), {"captured": captured}, shape, dtype, where)
+
+
+def canonical(value: Any, dtype: DType) -> Any:
+    """A number as `full` nodes keep it: a Python bool, int or float that `dtype` holds exactly.
+
+    f32 values keep their short spelling: 0.1, not 0.10000000149011612.
+    """
+    if isinstance(value, Dim):
+        return value
+    if dtype.kind == "b":
+        return bool(value)
+    if dtype.is_integer:
+        info = np.iinfo(dtype.numpy)
+        if not isinstance(value, (int, np.integer, np.bool_)):  # as a cast has it: truncated, saturated, NaN is 0
+            return 0 if value != value else int(min(max(float(value), info.min), info.max))
+        if not info.min <= value <= info.max:
+            raise ArgumentError(f"the Python int {value} does not fit {dtype}", cure="give a value that fits, or a wider dtype")
+        return int(value)
+    try:
+        v = float(value)
+    except OverflowError:
+        raise ArgumentError(f"the Python int {value} does not fit {dtype}") from None
+    if dtype is dt.f64 or v != v:
+        return v
+    with np.errstate(all="ignore"):
+        rounded = dtype.numpy.type(v)
+    if dtype is dt.f32:
+        short = float(str(rounded))
+        if np.float32(short) == rounded:
+            return short
+    return float(rounded)
 
 
 def full_node(value: Any, shape: Shape, dtype: DType, where: Location | None = None) -> Node:

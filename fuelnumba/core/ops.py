@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from .layout import Layout, Shape
 from .source import PACKAGE_DIR, user_location
 
 CPU = "cpu"
+LARGEST = 2**62  # the longest length, and the most bytes an array may have: strides and sizes fit 64 bits
 
 
 class Origin(NamedTuple):
@@ -60,11 +62,28 @@ class Attr:
     kind: str = ""
 
 
-def check_axis(axis: Any, rank: int) -> int:
+def whole(value: Any, what: str) -> int:
+    """A static integer of any type. Raises ArgumentError, also when the value's own conversion fails, or passes 64 bits."""
     try:
-        k = axis.__index__()
-    except AttributeError:
-        raise ArgumentError(f"axis must be an integer, not {axis!r}") from None
+        k = operator.index(value)
+    except Exception:
+        raise ArgumentError(f"{what} must be an integer, not {shown(value)}") from None
+    if not -LARGEST <= k <= LARGEST:
+        raise ArgumentError(f"{what} {shown(k)} is too large")
+    return k
+
+
+def shown(value: Any) -> str:
+    """A value in an error message: short, whatever it is."""
+    try:
+        text = repr(value)
+    except Exception:  # an integer of too many digits, or a class of the user's
+        text = f"a value of type {type(value).__qualname__}"
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
+def check_axis(axis: Any, rank: int) -> int:
+    k = whole(axis, "axis")
     if not -rank <= k < rank:
         raise AxisError(f"axis {k} is out of range for an array of rank {rank}")
     return k % rank
@@ -88,34 +107,56 @@ def Axes(default: Any = None) -> Attr:
     return Attr(lambda v, avals: check_axes(v, avals[0].rank), default, "axes")
 
 
-def _check_number(kind: type, v: Any) -> Any:
-    if isinstance(v, (bool, np.bool_)) is not (kind is bool) or not isinstance(v, (int, float, np.number, np.bool_)):
-        raise ArgumentError(f"expected a Python {kind.__name__}, not {v!r}")
-    if kind is int and not isinstance(v, (int, np.integer)):
-        raise ArgumentError(f"expected a Python int, not {v!r}")
-    return kind(v)
+def check_number(kind: type, v: Any) -> Any:
+    known = (int, np.integer) if kind is int else (int, float, np.integer, np.floating)
+    if isinstance(v, (bool, np.bool_, np.timedelta64)) or not isinstance(v, known):
+        raise ArgumentError(f"expected a Python {kind.__name__}, not {shown(v)}")
+    try:
+        return kind(v)
+    except OverflowError:
+        raise ArgumentError(f"{shown(v)} does not fit a float") from None
+
+
+def check_fits(v: int | float, dtype: DType) -> None:
+    """Raises ArgumentError for a number that an array of the dtype cannot hold: a fraction among integers, too large an int."""
+    if dtype.is_integer or dtype.kind == "b":
+        low, high = (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype.numpy).min), int(np.iinfo(dtype.numpy).max))
+        if not (v == v and low <= v <= high and v == int(v)):
+            raise ArgumentError(f"{shown(v)} does not fit {dtype}", cure="cast the array first, or give another value")
+    else:
+        check_number(float, v)
 
 
 def Float(default: Any = inspect.Parameter.empty, *, optional: bool = False) -> Attr:
-    return Attr(lambda v, _: None if v is None and optional else _check_number(float, v), default, "float")
+    return Attr(lambda v, _: None if v is None and optional else check_number(float, v), default, "float")
 
 
 def Number(default: Any = inspect.Parameter.empty) -> Attr:
     """A Python number kept as it is (int or float), or None where that is the default."""
-    def check(v: Any, _: Sequence[Aval]) -> Any:
+    def check(v: Any, avals: Sequence[Aval]) -> Any:
         if v is None and default is None:
             return None
-        return _check_number(int if isinstance(v, (int, np.integer)) and not isinstance(v, (bool, np.bool_)) else float, v)
+        number = check_number(int if isinstance(v, (int, np.integer)) and not isinstance(v, (bool, np.bool_)) else float, v)
+        if avals:
+            check_fits(number, avals[0].dtype)
+        return number
 
     return Attr(check, default, "number")
 
 
 def Int(default: Any = inspect.Parameter.empty) -> Attr:
-    return Attr(lambda v, _: _check_number(int, v), default, "int")
+    return Attr(lambda v, _: whole(check_number(int, v), "a parameter"), default, "int")
 
 
 def Bool(default: Any = inspect.Parameter.empty) -> Attr:
-    return Attr(lambda v, _: bool(v), default, "bool")
+    return Attr(lambda v, _: check_bool(v), default, "bool")
+
+
+def check_bool(v: Any) -> bool:
+    """A flag: a bool, or an integer as NumPy takes it."""
+    if not isinstance(v, (bool, np.bool_, int, np.integer)):
+        raise ArgumentError(f"expected True or False, not {shown(v)}")
+    return bool(v)
 
 
 def Dtype(default: Any = inspect.Parameter.empty) -> Attr:
@@ -125,9 +166,7 @@ def Dtype(default: Any = inspect.Parameter.empty) -> Attr:
 def check_extent(v: Any) -> Extent:
     if isinstance(v, Dim):
         return v
-    if not hasattr(v, "__index__"):
-        raise ArgumentError(f"a length must be an integer, not {v!r}")
-    return int(v.__index__())
+    return whole(v, "a length")
 
 
 def check_shape(v: Any) -> Shape:
@@ -156,12 +195,15 @@ class Operand(NamedTuple):
 class Launch:
     """How a kernel is called for given operands: the values of its extra parameters by name, the number of work items
     that `lo, hi` divide among threads, and the operations per item (for deciding on threads). `bake` are parameters
-    written into the source as literals."""
+    written into the source as literals. With `finish`, the kernel is launched twice: first into `scratch`, an array that
+    lives no longer, then from there into the output."""
 
     args: Mapping[str, Any]
     total: Extent
     cost: Extent = 1
     bake: Mapping[str, Any] = field(default_factory=dict)
+    scratch: Aval | None = None
+    finish: Launch | None = None
 
 
 # annotations of parameters that are values: numbers, then what `Launch.bake` writes into the source
@@ -241,8 +283,11 @@ class OpDef:
     destroys: int | None = None  # the input whose storage the op overwrites; its kernels do not get it as an input
     last_axis: str = ""  # this attribute is an axis the kernels want last: the tracer permutes
     decompose: Callable[..., Any] | None = None  # (builder, input nodes, **attrs) -> node: the op in terms of others
+    # operands in float64 (indices as integers) and attributes; an elementwise op may leave the operands out: ()
     samples: Callable[[], Iterable[tuple[tuple[Any, ...], dict[str, Any]]]] | None = None
+    # relative error by dtype, where `testing.tolerance` is too strict; 'absolute': in ulp of 1, where the result cancels
     tolerance: Mapping[str, float] = field(default_factory=dict)
+    own_width: bool = False  # the result jumps where a quotient rounds: the reference is computed in the dtype's own width
     reference: str = ""  # the name in the reference system
     doc: str = ""
     kernels: list[Kernel] = field(default_factory=list)
@@ -452,3 +497,16 @@ def fmt(shape: Shape) -> str:
 
 def numel(shape: Shape) -> Extent:
     return product(shape)
+
+
+def check_size(name: str, a: Aval) -> Aval:
+    """`a`, when its elements can be addressed; symbolic lengths are looked at when they are known. Raises ShapeError."""
+    total = a.dtype.itemsize
+    for n in a.shape:
+        if isinstance(n, int):
+            if n < 0:
+                raise ShapeError(f"{name}() cannot give an array of shape {fmt(a.shape)}: a length is negative")
+            total *= max(n, 1)
+    if total > LARGEST:
+        raise ShapeError(f"{name}() cannot give an array of shape {fmt(a.shape)}: it would be too large for any memory")
+    return a

@@ -12,7 +12,7 @@ from fuelnumba.core import dtypes as dt
 from fuelnumba.core.dims import Extent, product, same
 from fuelnumba.core.errors import ArgumentError, DTypeError, ShapeError
 from fuelnumba.core.layout import collapse
-from fuelnumba.core.ops import CPU, Attr, Aval, Bool, Float, Launch, Operand, fmt, op
+from fuelnumba.core.ops import CPU, Attr, Aval, Bool, Float, Launch, Operand, check_number, fmt, op
 from fuelnumba.kernels.generic import I, T, Word, exp, load, numbered, pad, store, tanh, upcast
 from fuelnumba.kernels.index import INDEX_TYPES
 from fuelnumba.kernels.lang import f64, i64, maximum, radd, rfma, select
@@ -184,7 +184,8 @@ def attention_samples() -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
 
 
 def _check_scale(v: Any, avals: Sequence[Aval]) -> float:
-    return float(v) if v is not None else 1.0 / math.sqrt(max(float(avals[0].shape[-1]), 1.0))
+    width = float(avals[0].shape[-1]) if avals[0].shape else 1.0  # a scalar is refused by the shape rule
+    return check_number(float, v) if v is not None else 1.0 / math.sqrt(max(width, 1.0))
 
 
 attention = op("attention", "attention", "q k v length?", infer=infer_attention, ref=attention_ref,

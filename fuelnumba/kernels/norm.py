@@ -177,6 +177,7 @@ def layer_norm_ref(x: Any, weight: Any = None, bias: Any = None, *, eps: float) 
     if x.shape[-1] == 0:
         return x
     d = x - np.mean(x, axis=-1, keepdims=True)
+    d = d - np.mean(d, axis=-1, keepdims=True)  # what rounding the mean left over: of equal numbers it would be all there is
     y = d / np.sqrt(np.mean(d * d, axis=-1, keepdims=True) + eps)
     y = y if weight is None else y * upcast(weight)
     return y if bias is None else y + upcast(bias)

@@ -18,10 +18,11 @@ from fuelnumba.core.dtypes import DType
 from fuelnumba.core.errors import DTypeError, ShapeError
 from fuelnumba.core.layout import collapse
 from fuelnumba.core.ops import CPU, DOMAINS, Aval, Axes, Axis, Bool, Launch, OpDef, Operand, op
-from fuelnumba.kernels.generic import T, Word, ceil_div, load, numbered, pad, store, upcast
+from fuelnumba.kernels.generic import T, U, Word, ceil_div, load, numbered, pad, store, upcast
 from fuelnumba.kernels.lang import i32, i64, minimum, select, stack_i64
 
 AXES = 4  # kept and reduced axes a kernel walks, each after collapsing
+PARTS = 32  # of a reduction to few outputs, which threads share
 
 
 ARG_COLUMNS = 256  # outputs per work item of `arg_columns`
@@ -102,10 +103,28 @@ def row_accepts(inputs: Sequence[Operand], attrs: Mapping[str, Any]) -> str | No
     return None
 
 
+def is_split(at: Space, rule: Rule) -> bool:
+    """Whether few outputs are made of so much that threads had better share each of them."""
+    outputs, count = product(at.kept), product(at.reduced)
+    if not isinstance(outputs, int) or outputs > 8 or len(at.kept) == AXES:
+        return False
+    return count >= 1 << 17 if isinstance(count, int) else rule.init is not None  # there is no extreme of an empty part
+
+
 def column_accepts(inputs: Sequence[Operand], attrs: Mapping[str, Any]) -> str | None:
     if not space(inputs[0], reduced_axes(attrs)).has_unit_columns:
         return "neighbouring outputs do not come from neighbouring elements"
     return row_accepts(inputs, attrs)
+
+
+def whole_columns(rule: Rule) -> Callable[..., str | None]:
+    def accepts(inputs: Sequence[Operand], attrs: Mapping[str, Any]) -> str | None:
+        reason = column_accepts(inputs, attrs)
+        if reason is None and is_split(space(inputs[0], reduced_axes(attrs)), rule):
+            reason = "few outputs are made of many elements, which threads had better share"
+        return reason
+
+    return accepts
 
 
 def axis_args(at: Space) -> dict[str, Extent]:
@@ -127,9 +146,30 @@ def row_launch(rule: Rule) -> Callable[..., Launch]:
         narrow = "u8" if x.dtype is dt.bool_ else x.dtype.compute
         if rule.combine == "rmul" and x.dtype.is_float:
             narrow = "f64"
-        bake = {**rule_bake(rule, x.dtype, narrow), "MANY": len(at.kept) > 1, "UNIT": at.has_unit_rows}
+        bake = {**rule_bake(rule, x.dtype, narrow), "UNIT": at.has_unit_rows, "PARTS": False, "INNER": False}
         count = product(at.reduced)
-        return Launch({**axis_args(at), "count": count}, product(at.kept), count + 4, bake)
+        if not is_split(at, rule):
+            bake["MANY"] = len(at.kept) > 1
+            return Launch({**axis_args(at), "count": count, "length": 0}, product(at.kept), count + 4, bake)
+        # Parts of the first reduced axis become a kept axis before the others; then the parts are put together.
+        inner = len(at.reduced) == 1
+        length = at.reduced[0]
+        step = ceil_div(length, PARTS)
+        parts = ceil_div(length, step) if isinstance(step, int) else PARTS
+        kept, kept_strides = pad(at.kept, AXES - 1, 1), pad(at.kept_strides, AXES - 1, 0)
+        reduced, reduced_strides = pad(at.reduced[1:], AXES - 1, 1), pad(at.reduced_strides[1:], AXES - 1, 0)
+        first = (step, at.reduced_strides[0])
+        split = Space((parts, *kept), (step * first[1], *kept_strides),
+                      (*reduced, first[0]) if inner else (first[0], *reduced),
+                      (*reduced_strides, first[1]) if inner else (first[1], *reduced_strides))
+        wide = dt.BY_NAME[bake["wide"]] if rule.widen else x.dtype
+        made = product(at.kept)
+        together = Space((made,), (1,), (parts,), (made,))
+        finish = Launch({**axis_args(together), "count": count, "length": 0}, made, parts + 4,
+                        {**rule_bake(rule, wide, bake["wide"] if rule.widen else narrow), "UNIT": same(made, 1), "PARTS": False,
+                         "INNER": False, "MANY": False})
+        return Launch({**axis_args(split), "count": count, "length": length}, parts * made, count // parts + 4,
+                      {**bake, "MEAN": False, "MANY": True, "PARTS": True, "INNER": inner}, Aval((parts, made), wide), finish)
 
     return launch
 
@@ -150,12 +190,21 @@ def column_launch(rule: Rule) -> Callable[..., Launch]:
 
 
 # ---------------------------------------------------------------- kernels
-def reduce_rows(x, out, n0: int, n1: int, n2: int, n3: int, s0: int, s1: int, s2: int, s3: int,
-                m0: int, m1: int, m2: int, m3: int, t0: int, t1: int, t2: int, t3: int, count: int,
+def reduce_rows(x, out: U, n0: int, n1: int, n2: int, n3: int, s0: int, s1: int, s2: int, s3: int,  # type: ignore[valid-type]
+                m0: int, m1: int, m2: int, m3: int, t0: int, t1: int, t2: int, t3: int, count: int, length: int,
                 combine: Word, narrow: Word, wide: Word, INIT: bool, FIRST: bool, MEAN: bool, TRUTH: bool,
-                MANY: bool, UNIT: bool, lo, hi):
-    """out[i] = the reduction of row i: kept axes n with strides s, reduced axes m with strides t."""
+                MANY: bool, UNIT: bool, PARTS: bool, INNER: bool, lo, hi):
+    """out[i] = the reduction of row i: kept axes n with strides s, reduced axes m with strides t. With PARTS, the first
+    kept axis counts parts of a reduced one of that length, the innermost or the outermost; the last may be shorter."""
     for item in range(lo, hi):
+        rows = m0
+        columns = m3
+        if PARTS:
+            part_number = item // (n1 * n2 * n3)
+            if INNER:
+                columns = minimum(m3, length - part_number * m3)
+            else:
+                rows = minimum(m0, length - part_number * m0)
         base = item * s3
         if MANY:
             outer = item // n3
@@ -164,12 +213,12 @@ def reduce_rows(x, out, n0: int, n1: int, n2: int, n3: int, s0: int, s1: int, s2
         total = wide(INIT)
         if FIRST:
             total = wide(load(x, base))
-        for r0 in range(m0):
+        for r0 in range(rows):
             for r1 in range(m1):
                 for r2 in range(m2):
                     row = base + r0 * t0 + r1 * t1 + r2 * t2
-                    for first in range(0, m3, 1024):
-                        stop = select(first + 1024 < m3, first + 1024, m3)
+                    for first in range(0, columns, 1024):
+                        stop = minimum(first + 1024, columns)
                         part = narrow(INIT)
                         if FIRST:
                             part = narrow(load(x, row + first * t3))
@@ -185,7 +234,7 @@ def reduce_rows(x, out, n0: int, n1: int, n2: int, n3: int, s0: int, s1: int, s2
         if TRUTH:
             store(out, item, total != wide(0))
         else:
-            store(out, item, T(total))
+            store(out, item, U(total))
 
 
 def reduce_columns(x, out, n0: int, n1: int, n2: int, n3: int, s0: int, s1: int, s2: int, s3: int,
@@ -381,8 +430,8 @@ def declare(name: str, rule: Rule) -> OpDef:
               domain=rule.domain, samples=samples, reference=rule.reference, doc=rule.doc + " over the axes")
     # The first kernel that accepts the operands is taken.
     types = DOMAINS[rule.domain]
-    made.kernel(CPU, types, launch=column_launch(rule), strided=True, accepts=column_accepts)(reduce_columns)
-    made.kernel(CPU, types, launch=row_launch(rule), strided=True, accepts=row_accepts)(reduce_rows)
+    made.kernel(CPU, types, launch=column_launch(rule), strided=True, accepts=whole_columns(rule))(reduce_columns)
+    made.kernel(CPU, {"T": types, "U": types}, launch=row_launch(rule), strided=True, accepts=row_accepts)(reduce_rows)
     return made
 
 

@@ -395,7 +395,7 @@ class SingleThreadedBlas:
                     self.libraries = self._find()
                 self.before = [c.get_num_threads() or 1 for c in self.libraries]
                 for c in self.libraries:
-                    c.set_num_threads(1)
+                    _set_blas_threads(c, 1)
             self.inside += 1
 
     def __exit__(self, *exc: object) -> None:
@@ -406,7 +406,7 @@ class SingleThreadedBlas:
 
     def _restore(self) -> None:
         for c, n in zip(self.libraries or (), self.before):
-            c.set_num_threads(n)
+            _set_blas_threads(c, n)
 
     def leave_all(self) -> None:
         """In a forked child: the threads that were inside are not there."""
@@ -414,6 +414,17 @@ class SingleThreadedBlas:
         if self.inside:
             self.inside = 0
             self._restore()
+
+
+def _set_blas_threads(library: Any, n: int) -> None:
+    """In newer versions of threadpoolctl (3.8), only the first thread that sets a number may set others, and other threads'
+    wishes are ignored without a word; who counts is settled here, so whoever comes last takes over."""
+    clear = getattr(library, "clear_controlling_thread", None)
+    if clear is not None:
+        clear(force=True)
+    library.set_num_threads(n)
+    if clear is not None:
+        clear(force=True)
 
 
 single_threaded_blas = SingleThreadedBlas()

@@ -24,11 +24,11 @@ from ..core import errors
 from ..core.ops import DOMAINS
 from ..trace import numpy_api
 from ..trace.promote import CONVERSIONS
-from . import coverage
+from . import array_api, coverage
 
 EXAMPLE = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n*```text\n(?P<output>.*?)^```$)?", re.M | re.S)
 MARKED = re.compile(r"(?P<head><!-- generated: (?P<name>[\w-]+) -->\n).*?(?P<tail><!-- end -->)", re.S)
-_VARIES = ((re.compile(r"k_[0-9a-f]{16}\b"), "k_0123456789abcdef"), (re.compile(r"\d+\.\d+ (ms|s|us)\b"), r"1.0 \1"))
+_VARIES = ((re.compile(r"k_[0-9a-f]{16}\b"), "k_0123456789abcdef"), (re.compile(r"\d+\.\d+( ?)(ms|s|us)\b"), r"1.0\1\2"))
 _SEPARATOR = "\0"
 
 _RUNNER = """
@@ -104,7 +104,8 @@ def _depth(kind: type) -> int:
 
 GENERATED: dict[str, Callable[[], str]] = {
     "promotion": promotion_table, "weak-scalars": weak_table, "domains": domain_table, "numpy": numpy_list,
-    "errors": error_list, "coverage": coverage.markdown,
+    "errors": error_list, "coverage": coverage.markdown, "array-api": array_api.markdown,
+    "array-api-departures": array_api.departures, "array-api-numpy": array_api.numpy_departures,
 }
 
 

@@ -14,7 +14,7 @@ from ..core.dtypes import DType, dtype_of
 from ..core.errors import ArgumentError, InputArrayError, ShapeError
 from ..core.ir import Node
 from ..core.layout import Shape
-from ..core.ops import OPS, OpDef, broadcast_shapes, check_shape, fmt
+from ..core.ops import OPS, Aval, OpDef, broadcast_shapes, check_fits, check_number, check_shape, check_size, fmt
 from ..core.source import Location, user_location
 from . import promote
 from .promote import Operand
@@ -39,6 +39,7 @@ def apply(op: OpDef, *args: Any, **attrs: Any) -> Any:
     if op.last_axis:
         return trace.wrap(_on_last_axis(op, nodes, given, where), None, where)
     node = ir.make(op, nodes, given, where)
+    check_size(op.name, node.aval)
     return trace.wrap(node, node.dtype.kind if meeting.weak else None, where)
 
 
@@ -54,6 +55,8 @@ def _names(op: OpDef, args: Sequence[Any]) -> list[str]:
         upto = f"at least {least}" if most == float("inf") else f"{least} to {most}"
         takes = str(least) if least == most else upto
         raise ArgumentError(f"{op.name}() takes {takes} arrays ({', '.join(op.inputs)}), not {len(args)}")
+    if not args:
+        raise ArgumentError(f"{op.name}() needs at least one array")
     names = [n.rstrip("?").lstrip("*") for n in op.inputs]
     return names[:len(args)] + names[-1:] * (len(args) - len(names))
 
@@ -172,6 +175,8 @@ def as_tensor(value: Any, dtype: Any = None) -> Any:
         return value
     trace, where = running_trace("an array operation", (value,)), user_location()
     o = operand(trace, "array", "x", value)
+    if o.node is None and o.weak == "i" and not isinstance(o.value, Dim):
+        check_fits(o.value, o.dtype)
     node = o.node if o.node is not None else promote.full(o.value, (), o.dtype, where)
     if dtype is not None:
         return trace.wrap(promote.cast(node, dtype_of(dtype), where), None, where)
@@ -183,8 +188,15 @@ def as_tensor(value: Any, dtype: Any = None) -> Any:
 def full(value: Any, shape: Any, dtype: Any) -> Any:
     """A number (or traced scalar) repeated to a shape."""
     shape, dtype = check_shape(shape), dtype_of(dtype)
+    check_size("full", Aval(shape, dtype))
     if isinstance(value, (Traced, np.ndarray)):
         return broadcast_to(cast(as_tensor(value), dtype), shape)
+    if not isinstance(value, (bool, int, float, Dim, np.generic)) or isinstance(value, np.complexfloating):
+        raise ArgumentError(f"full(): the value cannot be {_described(value)}", cure="give a number, or an array without axes")
+    if not isinstance(value, (bool, np.bool_, Dim)):
+        check_number(float, value)
+        if dtype.is_integer:  # floats are truncated, as by astype
+            check_fits(int(value), dtype)
     where = user_location()
     return running_trace("full()", ()).wrap(promote.full(value, shape, dtype, where), None, where)
 
@@ -194,7 +206,7 @@ def cast(x: Any, dtype: Any) -> Any:
     """x in another dtype; x itself when it has it already and is not weak."""
     x, dtype = as_tensor(x), dtype_of(dtype)
     if x.node.dtype is dtype:
-        return x if x.weak is None else x.trace.wrap(x.node, None, x.where)
+        return x if x.weak is None else x.origin.wrap(x.node, None, x.where)
     return call("cast", x, dtype=dtype)
 
 

@@ -10,7 +10,7 @@ from ..core.errors import ArgumentError, ShapeError, UnsupportedFunctionError
 from ..core.layout import Shape
 from ..core.ops import broadcast_shapes, check_axis, fmt
 from .apply import as_tensor, broadcast_to, call, permute, reshape
-from .traced import located
+from .traced import located, refuse
 
 
 @located
@@ -76,6 +76,7 @@ def _with_batch(x: Any, batch: Shape) -> Any:
 
 @located
 def dot(a: Any, b: Any, out: Any = None) -> Any:
+    refuse("numpy.dot", out=out)
     a, b = as_tensor(a), as_tensor(b)
     if a.ndim == 0 or b.ndim == 0:
         return call("multiply", a, b)
@@ -90,6 +91,7 @@ def inner(a: Any, b: Any) -> Any:
 
 
 def outer(a: Any, b: Any, out: Any = None) -> Any:
+    refuse("numpy.outer", out=out)
     a, b = reshape(as_tensor(a), (-1,)), reshape(as_tensor(b), (-1,))
     return call("multiply", call("unsqueeze", a, axis=1), b)
 

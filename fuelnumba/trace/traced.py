@@ -17,6 +17,7 @@ import numpy as np
 from ..core import dims
 from ..core.dims import Extent, SymEnv
 from ..core.errors import (
+    ArgumentError,
     FuelError,
     LeakedTracerError,
     TracedMutationError,
@@ -39,6 +40,7 @@ class Trace:
     on_capture: Callable[[np.ndarray[Any, Any]], None] | None = None  # told of every array read from outside
     captured: dict[int, Node] = field(default_factory=dict)  # id of an array -> its constant, which keeps it
     active: bool = False
+    refused: FuelError | None = None  # the latest conversion of a traced value that was refused
 
     def wrap(self, node: Node, weak: str | None = None, where: Location | None = None) -> Any:
         """The traced value of a node."""
@@ -66,14 +68,24 @@ def tracing_into(trace: Trace) -> Iterator[Trace]:
     try:
         with dims.tracing(trace.env):
             yield trace
-    except ValueError as err:
-        # NumPy wraps what float(x) raises in `array[0] = x`; the user wants to see the error inside.
-        if isinstance(err.__cause__, FuelError):
-            raise err.__cause__ from None
-        raise
+    except (TypeError, ValueError) as err:
+        # NumPy wraps what float(x) raises in `array[0] = x`, and replaces what x.__index__() raises in `np.zeros(x)`;
+        # the user wants to see the error inside.
+        inside = err.__cause__ if isinstance(err.__cause__, FuelError) else trace.refused
+        if isinstance(err, FuelError) or inside is None or not (inside is err.__cause__ or _came_from(err, inside.where)):
+            raise
+        raise inside from None
     finally:
         _running.traces.pop()
         trace.active = before
+
+
+def _came_from(err: Exception, where: Location | None) -> bool:
+    """Whether an error left this line without another Python frame below."""
+    tb = err.__traceback__
+    while tb is not None and tb.tb_next is not None:
+        tb = tb.tb_next
+    return tb is not None and where is not None and (tb.tb_frame.f_code.co_filename, tb.tb_lineno) == (where.file, where.line)
 
 
 class Traced:
@@ -82,13 +94,13 @@ class Traced:
     `weak` is None for arrays and 'b', 'i' or 'f' for a traced Python scalar, which never widens an array.
     """
 
-    __slots__ = ("node", "trace", "weak", "where")
+    __slots__ = ("node", "origin", "weak", "where")
     final: ClassVar[type[Traced]]
 
     def __init__(self, node: Node, weak: str | None, trace: Trace, where: Location | None = None) -> None:
         self.node = node
         self.weak = weak
-        self.trace = trace
+        self.origin = trace
         self.where = where
 
     def __init_subclass__(cls) -> None:
@@ -127,10 +139,10 @@ Traced.final = Traced
 
 def check_alive(x: Traced) -> None:
     """Raises LeakedTracerError when the trace that made `x` is not running in this thread."""
-    if not x.trace.active or x.trace not in _running.traces:
+    if not x.origin.active or x.origin not in _running.traces:
         made = f", made at {x.where.file}:{x.where.line}," if x.where else ""
-        state = "has ended" if not x.trace.active else "runs in another thread"
-        fail(LeakedTracerError, f"{x!r}{made} is used, but the trace of {x.trace.name}() {state}",
+        state = "has ended" if not x.origin.active else "runs in another thread"
+        fail(LeakedTracerError, f"{x!r}{made} is used, but the trace of {x.origin.name}() {state}",
              "return it from the traced function and use the array that comes out, "
              "instead of keeping it in a global, an attribute or a container")
 
@@ -157,13 +169,27 @@ def refuse(function: str, **given: Any) -> None:
     for name, value in given.items():
         if value is None or value is np._NoValue:
             continue
-        if (name == "where" and value is True) or (name == "order" and value in "CKA"):
+        if (name == "where" and value is True) or (name == "order" and isinstance(value, str) and value in "CKA"):
+            continue
+        if name == "device" and value == "cpu":
             continue
         if name == "out":
             fail(TracedMutationError, f"{function}(..., out=...) writes into an array while tracing",
                  "use the value the function returns")
         fail(UnsupportedFunctionError, f"{function} is not covered with {name}=",
              "leave it out, or write it with other functions, e.g. np.where for where=")
+
+
+RAW = (TypeError, ValueError, OverflowError, IndexError, AttributeError, ZeroDivisionError, RecursionError)
+
+
+def refused(name: str, err: Exception) -> FuelError:
+    """The error for what Python or NumPy raised inside the function `name`: arguments that it cannot be called with."""
+    if isinstance(err, FuelError):
+        return err
+    if isinstance(err.__cause__, FuelError):  # NumPy wraps what float(x) raises
+        return err.__cause__
+    return ArgumentError(f"{name}(): {' '.join(str(err).split()) or type(err).__name__}")
 
 
 def located(fn: F) -> F:

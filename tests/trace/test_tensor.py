@@ -298,4 +298,4 @@ def test_a_traced_value_of_the_outer_trace_can_be_used_inside() -> None:
     with tracing_into(outer):
         x = outer.wrap(ir.input_node("x", (3,), trace(lambda x: x, [F32])[1].node.dtype))
         with tracing_into(inner):
-            assert (x + 1).trace is inner
+            assert (x + 1).origin is inner
