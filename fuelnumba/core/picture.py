@@ -52,7 +52,10 @@ class _Picture:
         if folded or (folded is None and not is_small):
             items = fold(computed, [(g.key, g.nodes) for g in groups], 1 if is_small else LEAST)
         self.group = {n: g for g in groups for n in g.nodes if len(g.nodes) > 1}
-        self.alone = {g.nodes[0]: g for g in groups if len(g.nodes) == 1}
+        self.alone: dict[Node, list[Group]] = {}  # two for an op that is done in parts and put together
+        for g in groups:
+            if len(g.nodes) == 1:
+                self.alone.setdefault(g.nodes[0], []).append(g)
         self.frames: dict[tuple[int, int], Frame] = {}
         for item in items:
             self._repeat(item) if isinstance(item, Repeat) else self._node(item)
@@ -101,15 +104,16 @@ class _Picture:
     def _box(self, nodes: Sequence[Node], home: Frame, repeat: Repeat | None = None, j: int = 0) -> Box:
         """The box of a node, or of the nodes at one place of all pieces."""
         n = nodes[0]
-        alone = self.alone.get(n)
+        alone = self.alone.get(n, [])
         place = repeat.places(j) if repeat is not None else None
         lines = [_clip(_label(n, place)), _clip(str(n.aval))]
         title = printer.line_of(n, self.names) + (_advances(place) if place else "")
         if n.where is not None and n.where.text():
             title += "\n" + n.where.text().strip()
-        if alone is not None:
-            lines[0] = f"{alone.number}{'…' * (len(nodes) > 1)}: {lines[0]}"
-            title += "\n" + alone.title
+        if alone:
+            numbers = ", ".join(f"{g.number}{'…' * (len(nodes) > 1)}" for g in alone)
+            lines[0] = f"{numbers}: {lines[0]}"
+            title += "".join("\n" + g.title for g in alone)
         if len(nodes) > 1:
             title += f"\none of {len(nodes)} alike"
         kind = ("view" if n.op.is_view else "constant" if n.op.kind == "leaf" else
