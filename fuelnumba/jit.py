@@ -24,15 +24,18 @@ from .compiler.plan import Plan, make_plan
 from .core import dtypes as dt
 from .core import ir
 from .core.dims import MIN_SYMBOL, Dim, Extent, Guard, SymEnv
-from .core.errors import ArgumentError, BackendError, DonationError, FuelError, LeakedTracerError
+from .core.errors import ArgumentError, BackendError, CompileError, DonationError, FuelError, LeakedTracerError
 from .core.ir import Graph, Node
 from .core.layout import Layout, contiguous
+from .core.source import locate, user_location
 from .core.tree import LEAF, TreeDef, flatten_leaves, unflatten
 from .run.executor import Instance
 from .run.memory import address
 from .trace import guards
-from .trace.apply import as_tensor, check_array
+from .trace.apply import as_tensor
+from .trace.foreign import check_array, described, instead
 from .trace.tensor import Tensor, Trace, current_trace, tracing_into
+from .trace.traced import located
 
 if TYPE_CHECKING:
     from .compiler.show import Explanation
@@ -49,9 +52,12 @@ _SCALARS = {bool: "b", int: "i", float: "f"}
 
 # ------------------------------------------------------------------------------------------------ what a call looks like
 def _leaf_signature(leaf: Any) -> Signature | None:
-    """Of an array: (dtype, shape, None or strides); of a Python scalar: its kind. None for anything else."""
+    """Of an array: (dtype, shape, None or strides or, which is refused, "misaligned"); of a Python scalar: its kind. None for
+    anything else."""
     if type(leaf) is np.ndarray:
-        return (leaf.dtype, leaf.shape, None if leaf.flags.c_contiguous else leaf.strides)
+        flags = leaf.flags
+        return (leaf.dtype, leaf.shape,
+                None if flags.c_contiguous and flags.aligned else leaf.strides if flags.aligned else "misaligned")
     kind = _SCALARS.get(type(leaf))
     return (kind,) if kind is not None else None
 
@@ -119,12 +125,15 @@ if hasattr(os, "register_at_fork"):
 class Jitted(Generic[P, R]):
     """A jitted function. Call it like the function; `graph`, `plan` and `explain()` show what runs."""
 
+    @located
     def __init__(self, fn: Callable[P, R], static_argnames: Iterable[str] | str = (), donate: Iterable[str] | str = (),
                  dims: Mapping[str, Sequence[str | None]] | None = None) -> None:
         if isinstance(fn, (staticmethod, classmethod)):
-            raise ArgumentError(f"jit goes under @{type(fn).__name__}, next to the function")
+            raise ArgumentError(f"jit goes under @{type(fn).__name__}, next to the function",
+                                cure=f"write @{type(fn).__name__} above @jit")
         if not callable(fn):
-            raise ArgumentError(f"jit takes a function, not {fn!r}")
+            raise ArgumentError(f"jit takes a function, not {fn!r}",
+                                cure="decorate a function, or pass one")
         functools.update_wrapper(self, fn)
         self.__wrapped__ = fn
         self.signature = inspect.signature(fn)
@@ -135,7 +144,8 @@ class Jitted(Generic[P, R]):
         self._names("dims", self.dims)
         both = set(self.static) & set(self.donate)
         if both:
-            raise ArgumentError(f"{min(both)} cannot be static and donated")
+            raise ArgumentError(f"{min(both)} cannot be static and donated",
+                                cure="a static argument is a value in the program, a donated one an array")
         params = list(self.signature.parameters.values())
         plain = all(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in params)
         self._count = len(params) if plain and not self.static else -1  # calls with this many arguments need no binding
@@ -159,7 +169,8 @@ class Jitted(Generic[P, R]):
         names = (names,) if isinstance(names, str) else tuple(names)
         for n in names:
             if n not in self.signature.parameters:
-                raise ArgumentError(f"{what} names {n!r}, which {self.name}{self.signature} does not have")
+                raise ArgumentError(f"{what} names {n!r}, which {self.name}{self.signature} does not have",
+                                    cure="name parameters of the function")
         return names
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -200,12 +211,15 @@ class Jitted(Generic[P, R]):
             results = instance(leaves)
         except MemoryError as err:
             raise _no_memory(self.name, err) from None
+        except (ArgumentError, CompileError) as err:  # an int that does not fit, a kernel of the user's
+            raise self._of_call(err, structure, leaves) from err.__cause__
         if special.out_tree.structure == LEAF:
             return results[0]  # type: ignore[return-value]
         for at, value in special.out_constants:
             results.insert(at, value)
         return unflatten(special.out_tree, results)
 
+    @located
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], Signature]:
         """The arguments in the order of the parameters, defaults filled in, without the static ones; and those."""
         arguments = self._quick_bind(args, kwargs)
@@ -218,7 +232,7 @@ class Jitted(Generic[P, R]):
             arguments = bound.arguments
         static = []
         for name in self.static:
-            value = self._as_static(arguments.pop(name))
+            value = self._as_static(name, arguments.pop(name))
             try:
                 hash(value)
             except TypeError:
@@ -243,7 +257,7 @@ class Jitted(Generic[P, R]):
                 return None
         return None if left else arguments
 
-    def _as_static(self, value: Any) -> Any:
+    def _as_static(self, name: str, value: Any) -> Any:
         return value
 
     def _parameters(self) -> list[str]:
@@ -258,6 +272,7 @@ class Jitted(Generic[P, R]):
             out += TreeDef(child).paths(name)
         return out
 
+    @located
     def _prepare(self, values: tuple[Any, ...], leaves: list[Any], structure: Any, signatures: tuple[Any, ...],
                  static: Signature) -> tuple[Signature, Signature]:
         """The key of a call with unusual leaves (an object as `self`, NumPy scalars) or donated arguments."""
@@ -276,16 +291,28 @@ class Jitted(Generic[P, R]):
             else:
                 names = names or self._leaf_names(structure)
                 if isinstance(leaf, np.ndarray):
-                    check_array(leaf)
-                cure = ("a string or an object that chooses what is computed belongs in static_argnames"
-                        if not hasattr(leaf, "__array__") else "pass a NumPy array: np.asarray(x)")
-                raise ArgumentError(f"{self.name}(): {names[k]} has the type {type(leaf).__qualname__}, "
-                                    "which is neither an array nor a Python number", cure=cure)
+                    self._dtype(names[k], leaf)
+                raise ArgumentError(f"{self.name}(): {names[k]} is {described(leaf)}, neither an array nor a Python number",
+                                    cure=instead(leaf, "a string or an object that chooses what is computed belongs in "
+                                                       "static_argnames"))
         signatures = tuple(("object",) if s is None and not isinstance(leaf, np.ndarray) else s or _leaf_signature(leaf)
                            for s, leaf in zip(signatures, leaves))
         if self.donate:
             self._check_donated(leaves, structure)
         return (structure, signatures, static), static
+
+    def _dtype(self, name: str, array: np.ndarray[Any, Any]) -> dt.DType:
+        """The dtype of an argument. Raises InputArrayError or DTypeError, naming it."""
+        try:
+            return check_array(array)
+        except FuelError as err:
+            raise type(err)(f"{self.name}(): {name}: {err.what}", cure=err.cure) from None
+
+    def _of_call(self, err: FuelError, structure: Any, leaves: list[Any]) -> FuelError:
+        """The error of a run, with the caller's line and the name of the int that does not fit."""
+        names = [n for n, leaf in zip(self._leaf_names(structure), leaves) if type(leaf) is int and f"int {leaf} " in err.what]
+        what = f"{self.name}(): {names[0]}: {err.what}" if names else err.what
+        return type(err)(what, where=user_location(), cure=err.cure)
 
     def _donated(self, structure: Any) -> frozenset[int]:
         """The positions of the leaves of donated arguments."""
@@ -313,6 +340,7 @@ class Jitted(Generic[P, R]):
                                     cure="donate a writeable, C-contiguous array")
 
     # -------------------------------------------------------------------------------------- finding and making plans
+    @located
     def _find(self, key: Signature, values: tuple[Any, ...], leaves: list[Any], static: Signature) -> Any:
         structure, signatures, _ = key
         shapes = tuple(s[1] if len(s) == 3 else None for s in signatures)
@@ -408,14 +436,16 @@ class Jitted(Generic[P, R]):
                 continue
             given = self.dims.get(names[k])
             if given is not None and len(given) != len(shape):
-                raise ArgumentError(f"{self.name}(): dims names {len(given)} axes of {names[k]}, which has {len(shape)}")
+                raise ArgumentError(f"{self.name}(): dims names {len(given)} axes of {names[k]}, which has {len(shape)}",
+                                    cure="give one entry for each axis, None for those without a name")
             row: list[Extent] = []
             for axis, n in enumerate(shape):
                 name = given[axis] if given else None
                 if name is not None:
                     if used.setdefault(name, n) != n:
                         raise ArgumentError(f"{self.name}(): dims says that {name} is one length, but it is {used[name]} and, "
-                                            f"on axis {axis} of {names[k]}, {n}")
+                                            f"on axis {axis} of {names[k]}, {n}",
+                                            cure="give lengths that may differ names of their own")
                 elif any(old[k][axis] != n and old[k][axis] >= MIN_SYMBOL for old in seen):
                     name = f"{_identifier(names[k])}_{axis}"
                 row.append(env.symbol(name, n) if name is not None and n >= MIN_SYMBOL else n)
@@ -455,11 +485,7 @@ class Jitted(Generic[P, R]):
                 scalars[len(inputs)] = kind
                 traced.append(Tensor(node, kind, trace, None))
             else:
-                try:
-                    dtype = check_array(leaf)
-                except FuelError as err:
-                    raise type(err)(f"{self.name}(): {name}: {err.what}", where=err.where, cure=err.cure) from None
-                node = ir.input_node(name, shape, dtype)
+                node = ir.input_node(name, shape, self._dtype(name, leaf))
                 layouts[node] = contiguous(shape) if leaf.flags.c_contiguous else _strided(leaf, shape, self.name, name)
                 traced.append(Tensor(node, None, trace, None))
             inputs.append(node)
@@ -474,9 +500,19 @@ class Jitted(Generic[P, R]):
                     outputs.append(as_tensor(leaf).node)
                 else:
                     constants.append((k, leaf))
-        leaks = watch.leaked(lambda v: isinstance(v, Tensor) and v.origin is trace)
+        kept: list[Tensor] = []
+
+        def is_ours(value: Any) -> bool:
+            if isinstance(value, Tensor) and value.origin is trace:
+                kept.append(value)
+                return True
+            return False
+
+        leaks = watch.leaked(is_ours)
         if leaks:
-            raise LeakedTracerError(f"{self.name}() left a traced value in {leaks[0]}",
+            code = getattr(self.__wrapped__, "__code__", None)
+            raise LeakedTracerError(f"{self.name}() left {kept[0]!r} in {leaks[0]}",
+                                    where=kept[0].where or (locate(code, 0) if code is not None else None),
                                     cure="return the value instead: what a trace stores elsewhere is not computed")
         donated = self._donated(structure) if self.donate else frozenset()
         graph = Graph(inputs, outputs, self.name, env, frozenset(positions.index(k) for k in donated))
@@ -514,7 +550,8 @@ class Jitted(Generic[P, R]):
     # -------------------------------------------------------------------------------------- looking inside
     def _need(self) -> Specialisation:
         if self._last is None:
-            raise FuelError(f"{self.name} has not been called yet", cure="call it once: a plan is made for actual arguments")
+            raise FuelError(f"{self.name} has not been called yet", where=user_location(),
+                            cure="call it once: a plan is made for actual arguments")
         return self._last
 
     @property
@@ -641,7 +678,7 @@ def jit(fn: Any = None, *, static_argnames: Iterable[str] | str = (), donate: It
 
     static_argnames: parameters whose (hashable) values are compiled in; each new value compiles anew.
     donate: parameters whose arrays may be overwritten, so that results can be written in place; a result that is such a
-        buffer's next version is returned as the same array object.
+        buffer's next version is returned as the same array object. After a FuelIndexError they keep what was written before.
     dims: names for axis lengths that vary, e.g. `{"x": ("n", None)}`; without it, a length becomes symbolic when a second
         one is seen. One name is one length.
     """

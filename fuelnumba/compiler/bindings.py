@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.dtypes import DType, dtype_of
-from ..core.errors import ArgumentError, NoKernelError
+from ..core.errors import ArgumentError, CompileError, NoKernelError
 from ..core.ir import Node
 from ..core.ops import CPU, OPS, Kernel, Operand, on_change
+from ..trace.traced import located
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,10 +21,23 @@ class UserKernel:
     fn: Callable[..., Any]
     dtypes: tuple[DType, ...]
     backend: str
+    op: str
 
     @property
     def name(self) -> str:
         return getattr(self.fn, "__name__", "kernel")
+
+    def __call__(self, *args: Any) -> None:
+        """Run it. Numba's refusal is a CompileError; what the function raises itself passes through."""
+        try:
+            self.fn(*args)
+        except Exception as err:
+            if not type(err).__module__.startswith("numba."):
+                raise
+            said = [line for line in str(err).splitlines() if line.strip()]
+            reason = said[1] if len(said) > 1 and said[0].startswith("Failed in") else said[0] if said else type(err).__name__
+            raise CompileError(f"Numba does not compile {self.name}, your kernel for {self.op}: {reason}",
+                               cure="the whole of Numba's message is this error's __cause__") from err
 
 
 _user: dict[tuple[str, tuple[DType, ...], str], UserKernel] = {}
@@ -45,6 +59,7 @@ def change_since(made_under: int) -> str:
     return _changes[-1] if made_under < generation else ""
 
 
+@located
 def register_kernel(op: str, dtypes: Sequence[Any], fn: Callable[..., Any], *, backend: str = CPU) -> None:
     """Use `fn` for an op when its arrays have these dtypes (inputs, then output).
 
@@ -61,15 +76,17 @@ def register_kernel(op: str, dtypes: Sequence[Any], fn: Callable[..., Any], *, b
     if not hasattr(fn, "py_func"):
         raise ArgumentError(f"{getattr(fn, '__name__', fn)!r} is not a Numba function", cure="decorate it with numba.njit")
     if OPS[op].is_view or OPS[op].kind == "leaf":
-        raise ArgumentError(f"{op} moves no data and takes no kernel")
+        raise ArgumentError(f"{op} moves no data and takes no kernel",
+                            cure="register kernels for ops that compute: python -m fuelnumba ops lists them")
     key = (op, tuple(dtype_of(d) for d in dtypes), backend)
     least, most = OPS[op].arity()
     if not least + 1 <= len(key[1]) <= most + 1:
-        raise ArgumentError(f"{op} has {least} inputs and one output; got {len(key[1])} dtypes")
+        raise ArgumentError(f"{op} has {least} inputs and one output; got {len(key[1])} dtypes",
+                            cure="give the dtypes of the inputs, then that of the output")
     if key in _user and _place(_user[key].fn) != _place(fn):
         raise ArgumentError(f"{op} has a registered kernel for {_dtypes(key[1])} on {backend} already",
                             cure="unregister_kernel frees the key")
-    _user[key] = UserKernel(fn, key[1], backend)
+    _user[key] = UserKernel(fn, key[1], backend, op)
     _changed("kernels were registered or removed")
 
 
@@ -78,11 +95,13 @@ def _place(fn: Any) -> tuple[str, str]:
     return fn.py_func.__module__, fn.py_func.__qualname__
 
 
+@located
 def unregister_kernel(op: str, dtypes: Sequence[Any], *, backend: str = CPU) -> None:
     """Remove a registered kernel. Raises ArgumentError when there is none under this key."""
     key = (op, tuple(dtype_of(d) for d in dtypes), backend)
     if _user.pop(key, None) is None:
-        raise ArgumentError(f"{op} has no registered kernel for {_dtypes(key[1])} on {backend}")
+        raise ArgumentError(f"{op} has no registered kernel for {_dtypes(key[1])} on {backend}",
+                            cure="give the dtypes it was registered with")
     _changed("kernels were registered or removed")
 
 
@@ -125,13 +144,15 @@ def choose(node: Node, inputs: Sequence[Operand], attrs: Mapping[str, Any],
 
 def no_kernel(node: Node, refused: Sequence[str] = (), backend: str = CPU) -> NoKernelError:
     """The error for a node that nothing serves: what was asked, and what is bound nearby."""
+    asked = f"{node.op.name} on ({_dtypes(key_dtypes(node))}) on {backend}"
+    if refused:
+        return NoKernelError(f"no kernel takes {asked}: {'; '.join(refused)}", where=node.where,
+                             cure="change the operands as the reason says, or register_kernel one of your own")
     served = sorted({d.name for k in node.op.kernels for ds in k.types.values() for d in ds})
     nearby = f"{node.op.name} has kernels for {', '.join(served)}" if served else f"{node.op.name} has no kernels"
-    why = f" ({'; '.join(refused)})" if refused else ""
     cure = ("cast the arrays first, e.g. x.astype('f32'), or register_kernel one of your own" if served else
             "attach one with the op's decorator kernel(...), anew if the op was declared anew")
-    return NoKernelError(f"no kernel for {node.op.name} on ({_dtypes(key_dtypes(node))}) on {backend}{why}; {nearby}",
-                         where=node.where, cure=cure)
+    return NoKernelError(f"no kernel for {asked}; {nearby}", where=node.where, cure=cure)
 
 
 def _dtypes(dtypes: Sequence[DType]) -> str:

@@ -22,11 +22,12 @@ from .ops import Aval, OpDef, op
 from .source import Location
 
 Attrs = tuple[tuple[str, Any], ...]
+REPORT = "this is a bug in a pass: please report it with the printed graph"
 
 
 def _leaf(name: str, doc: str) -> OpDef:
     def infer(**attrs: Any) -> Aval:
-        raise GraphError(f"{name} nodes carry their own shape")
+        raise GraphError(f"{name} nodes carry their own shape", cure=REPORT)
 
     return op(name, "leaf", "", infer=infer, doc=doc)
 
@@ -99,6 +100,8 @@ def _freeze(items: Attrs) -> Any:
 
 def freeze_value(v: Any) -> Any:
     """A value as (part of) a key: see `_freeze`."""
+    if isinstance(v, np.generic):  # compared with a tuple, it would give an array
+        return (type(v).__name__, v.tobytes())
     if isinstance(v, float):
         return ("float", v.hex())
     if isinstance(v, tuple):
@@ -262,17 +265,17 @@ def verify(graph: Graph) -> None:
     for node in graph.nodes():
         if node.op is INPUT:
             if node not in declared:
-                raise GraphError(f"{node!r} is not among the graph's inputs", where=node.where)
+                raise GraphError(f"{node!r} is not among the graph's inputs", where=node.where, cure=REPORT)
             continue
         if node.op.kind == "leaf":
             continue
         least, most = node.op.arity()
         if not least <= len(node.inputs) <= most:
             raise GraphError(f"{node!r} has {len(node.inputs)} inputs; {node.op.name} takes {least} to {most}",
-                             where=node.where)
+                             where=node.where, cure=REPORT)
         out = node.op.infer(*(i.aval for i in node.inputs), **node.attributes)
         if out.dtype is not node.dtype or not same_shape(out.shape, node.shape):
-            raise GraphError(f"{node!r} should be {out}", where=node.where)
+            raise GraphError(f"{node!r} should be {out}", where=node.where, cure=REPORT)
     for o in graph.outputs:
         if not isinstance(o, Node):
-            raise GraphError(f"output {o!r} is not a node")
+            raise GraphError(f"output {o!r} is not a node", cure=REPORT)

@@ -22,7 +22,7 @@ from . import dtypes as dt
 from . import scalar
 from .dims import Dim, Extent, product
 from .dtypes import DType, dtype_of
-from .errors import ArgumentError, AxisError, DTypeError, ShapeError
+from .errors import ArgumentError, AxisError, DTypeError, FuelError, ShapeError
 from .layout import Layout, Shape
 from .source import PACKAGE_DIR, user_location
 
@@ -62,12 +62,14 @@ class Attr:
     kind: str = ""
 
 
-def whole(value: Any, what: str) -> int:
+def whole(value: Any, what: str, cure: str | None = None) -> int:
     """A static integer of any type. Raises ArgumentError, also when the value's own conversion fails, or passes 64 bits."""
     try:
         k = operator.index(value)
-    except Exception:
-        raise ArgumentError(f"{what} must be an integer, not {shown(value)}") from None
+    except Exception as err:
+        if isinstance(err, FuelError):  # a traced value says it better
+            raise
+        raise ArgumentError(f"{what} must be an integer, not {shown(value)}", cure=cure) from None
     if not -LARGEST <= k <= LARGEST:
         raise ArgumentError(f"{what} {shown(k)} is too large")
     return k
@@ -83,9 +85,10 @@ def shown(value: Any) -> str:
 
 
 def check_axis(axis: Any, rank: int) -> int:
-    k = whole(axis, "axis")
+    k = whole(axis, "axis", "give an int, or where several axes are taken, a tuple of ints")
     if not -rank <= k < rank:
-        raise AxisError(f"axis {k} is out of range for an array of rank {rank}")
+        raise AxisError(f"axis {k} is out of range for an array of rank {rank}",
+                        cure=f"its axes are {-rank} to {rank - 1}" if rank else "it has no axes")
     return k % rank
 
 
@@ -95,7 +98,8 @@ def check_axes(axes: Any, rank: int) -> tuple[int, ...]:
         return tuple(range(rank))
     found = [check_axis(a, rank) for a in (axes if isinstance(axes, (tuple, list)) else (axes,))]
     if len(set(found)) != len(found):
-        raise AxisError(f"axes {tuple(axes)} name an axis twice")
+        raise AxisError(f"axes {tuple(axes)} name an axis twice",
+                        cure="name each axis once; a negative one counts from the end")
     return tuple(sorted(found))
 
 
@@ -110,7 +114,8 @@ def Axes(default: Any = None) -> Attr:
 def check_number(kind: type, v: Any) -> Any:
     known = (int, np.integer) if kind is int else (int, float, np.integer, np.floating)
     if isinstance(v, (bool, np.bool_, np.timedelta64)) or not isinstance(v, known):
-        raise ArgumentError(f"expected a Python {kind.__name__}, not {shown(v)}")
+        raise ArgumentError(f"expected a Python {kind.__name__}, not {shown(v)}",
+                            cure="a parameter is a number that is known while tracing, not an array")
     try:
         return kind(v)
     except OverflowError:
@@ -166,7 +171,7 @@ def Dtype(default: Any = inspect.Parameter.empty) -> Attr:
 def check_extent(v: Any) -> Extent:
     if isinstance(v, Dim):
         return v
-    return whole(v, "a length")
+    return whole(v, "a length", "give an int, or a length of a traced value, such as x.shape[0]")
 
 
 def check_shape(v: Any) -> Shape:
@@ -305,7 +310,7 @@ class OpDef:
         return f"<op {self.name}>"
 
     def arity(self) -> tuple[int, float]:
-        least = sum(1 for n in self.inputs if not n.endswith("?") and not n.startswith("*"))
+        least = sum(1 for n in self.inputs if not n.endswith("?"))
         return least, float("inf") if any(n.startswith("*") for n in self.inputs) else len(self.inputs)
 
     def check_attrs(self, avals: Sequence[Aval], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -318,11 +323,13 @@ class OpDef:
         for name, attr in self.attrs.items():
             value = given.get(name, attr.default)
             if value is inspect.Parameter.empty:
-                raise ArgumentError(f"{self.name}() needs the parameter {name!r}")
+                raise ArgumentError(f"{self.name}() needs the parameter {name!r}",
+                                    cure="pass it by name")
             try:
                 out[name] = attr.check(value, avals)
             except (ArgumentError, AxisError, DTypeError) as err:
-                raise type(err)(f"{self.name}(): {name}: {err.what}", cure=err.cure) from None
+                which = "" if err.what.startswith(("axis", "axes")) else f"{name}: "  # they say it themselves
+                raise type(err)(f"{self.name}(): {which}{err.what}", cure=err.cure) from None
         return out
 
     def kernel(self, backend: str, types: Any, *, launch: Callable[..., Launch], strided: bool = False,

@@ -3,6 +3,7 @@ are generated (compiler/codegen). To add one, write one line here."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from ..core import dtypes as dt
 from ..core.dtypes import DType
 from ..core.errors import ArgumentError, DTypeError
 from ..core.ir import canonical
-from ..core.ops import Aval, Dtype, Int, Number, elementwise, op, same_shapes
+from ..core.ops import Attr, Aval, Dtype, Int, Number, elementwise, op, same_shapes
 from ..core.scalar import (
     PRIMS,
     absolute,
@@ -169,23 +170,33 @@ def _clamp_aval(x: Aval, min: float | None, max: float | None) -> Aval:
     return x
 
 
-def _masked_fill_aval(x: Aval, condition: Aval, value: float) -> Aval:
-    canonical(value, x.dtype)
-    return _same_as_x(x, condition)
-
-
-def _infer_powi(x: Aval, n: int) -> Aval:
-    if n < 0 and x.dtype.is_integer:
-        raise DTypeError(f"powi() of {x.dtype} needs an exponent of at least 0, not {n}", cure="cast it first: x.astype('f32')")
-    return x
-
-
 def _clamp(build: Any, inputs: Any, *, min: float | None, max: float | None) -> Any:
     x, = inputs
     min, max = _bounds(x.dtype, min, max)
     if min is not None:
         x = build.op("maximum", (x, build.full_like(x, min)))
     return x if max is None else build.op("minimum", (x, build.full_like(x, max)))
+
+
+def _infer_powi(x: Aval, *, n: int) -> Aval:
+    if n < 0 and not x.dtype.is_float:
+        raise DTypeError(f"powi(): {x.dtype} has no negative powers, and n is {n}",
+                         cure="cast to floats first, e.g. x.astype(np.float64)")
+    return x
+
+
+def _check_fill(v: Any, avals: Sequence[Aval]) -> Any:
+    """The value, which must be one that the array can hold."""
+    dtype = avals[0].dtype
+    if dtype.kind == "b" and isinstance(v, (bool, np.bool_)):
+        return bool(v)
+    number = Number().check(v, avals)
+    if dtype.is_float:
+        return number
+    low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max)
+    if not (low <= number <= high and number == int(number)):
+        raise ArgumentError(f"{dtype} cannot hold {v!r}", cure="cast the array first, e.g. x.astype(np.float64)")
+    return bool(number) if dtype.kind == "b" else int(number)
 
 
 def _powi(build: Any, inputs: Any, *, n: int) -> Any:
@@ -212,10 +223,10 @@ op("powi", "elementwise", "x", infer=_infer_powi, domain="number", decompose=_po
    attrs={"n": Int()}, samples=lambda: [((), {"n": n}) for n in (0, 1, 2, 3, 5, -1, -3)],
    tolerance={"f16": 4e-3, "bf16": 3e-2},  # rounded after each multiplication
    ref=lambda x, n: np.power(x, n), doc="x to the power of a static integer n, by multiplication")
-op("masked_fill", "elementwise", "x condition", infer=_masked_fill_aval, domain="any", reference="MaskedFill",
-   attrs={"value": Number()}, samples=lambda: [((), {"value": 7})],
+op("masked_fill", "elementwise", "x condition", infer=_same_as_x, domain="any", reference="MaskedFill",
+   attrs={"value": Attr(_check_fill, kind="number")}, samples=lambda: [((), {"value": 7})],
    ref=lambda x, condition, value: np.where(condition, value, x),
-   decompose=lambda build, xs, *, value: build.op("where", (xs[1], build.full_like(xs[0], canonical(value, xs[0].dtype)), xs[0])),
+   decompose=lambda build, xs, *, value: build.op("where", (xs[1], build.full_like(xs[0], value), xs[0])),
    doc="x with `value` where condition holds")
 
 

@@ -18,7 +18,8 @@ def _permutation(axes: Any, avals: Any) -> tuple[int, ...]:
         raise ArgumentError(f"axes must be a tuple of integers, not {shown(axes)}")
     found = tuple(check_axis(a, avals[0].rank) for a in axes)
     if sorted(found) != list(range(avals[0].rank)):
-        raise AxisError(f"axes {tuple(axes)} do not name each of {avals[0].rank} axes once")
+        raise AxisError(f"axes {tuple(axes)} do not name each of {avals[0].rank} axes once",
+                        cure="name every axis once, e.g. (1, 0)")
     return found
 
 
@@ -33,7 +34,8 @@ def _permute(x: Aval, axes: tuple[int, ...]) -> Aval:
 def _broadcast_to(x: Aval, shape: Shape) -> Aval:
     lead = len(shape) - x.rank
     if lead < 0 or any(n != 1 and n != m for n, m in zip(x.shape, shape[lead:])):
-        raise ShapeError(f"cannot broadcast shape {fmt(x.shape)} to {fmt(shape)}")
+        raise ShapeError(f"cannot broadcast shape {fmt(x.shape)} to {fmt(shape)}",
+                         cure="lengths must be equal or 1, counted from the last axis")
     return Aval(shape, x.dtype)
 
 
@@ -42,7 +44,8 @@ def _slice(x: Aval, axis: int, start: Extent, length: Extent, step: int) -> Aval
     if length < 0:
         raise ShapeError(f"slice() cannot have the negative length {length}")
     if length != 0 and not (0 <= start < x.shape[axis] and 0 <= last < x.shape[axis]):
-        raise ShapeError(f"slice() of {length} elements from {start} by {step} leaves axis {axis} of length {x.shape[axis]}")
+        raise ShapeError(f"slice() of {length} elements from {start} by {step} leaves axis {axis} of length {x.shape[axis]}",
+                         cure="a slice must lie within its axis")
     return Aval(x.shape[:axis] + (length,) + x.shape[axis + 1:], x.dtype)
 
 
@@ -56,7 +59,8 @@ def _squeeze(x: Aval, axis: int) -> Aval:
 def _reshape(x: Aval, shape: Shape) -> Aval:
     if product(x.shape) != product(shape):
         raise ShapeError(f"cannot reshape {fmt(x.shape)} ({product(x.shape)} elements) to {fmt(shape)} "
-                         f"({product(shape)} elements)")
+                         f"({product(shape)} elements)",
+                         cure="the numbers of elements must be equal; one length may be -1")
     return Aval(shape, x.dtype)
 
 

@@ -142,15 +142,19 @@ def infer_row_op(name: str) -> Callable[..., Aval]:
 
     def infer(x: Aval, *affine: Aval, **attrs: Any) -> Aval:
         if x.rank == 0:
-            raise AxisError(f"{name}() needs an array of at least one axis, not a scalar")
+            raise AxisError(f"{name}() needs an array of at least one axis, not a scalar",
+                            cure="pass an array of rank 1 or more, e.g. x[None]")
         if x.dtype not in dt.FLOATS:
-            raise DTypeError(f"{name}() is not defined for {x.dtype}")
+            raise DTypeError(f"{name}() is not defined for {x.dtype}",
+                             cure="cast it first, e.g. x.astype('f32')")
         for label, a in zip(("weight", "bias"), affine):
             if a.shape != x.shape[-1:]:
                 raise ShapeError(f"{name}(): {label} has shape {fmt(a.shape)}, but the last axis of {x} "
-                                 f"needs {fmt(x.shape[-1:])}")
+                                 f"needs {fmt(x.shape[-1:])}",
+                                 cure="give one element for each column")
             if a.dtype is not x.dtype:
-                raise DTypeError(f"{name}(): {label} is {a.dtype}, x is {x.dtype}")
+                raise DTypeError(f"{name}(): {label} is {a.dtype}, x is {x.dtype}",
+                                 cure=f"cast it: {label}.astype(x.dtype)")
         return x
 
     return infer

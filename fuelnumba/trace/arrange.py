@@ -34,7 +34,7 @@ def ravel(a: Any, order: str = "C") -> Any:
 
 def transpose(a: Any, axes: Any = None) -> Any:
     a = as_tensor(a)
-    return permute(a, range(a.ndim)[::-1] if axes is None else [check_axis(k, a.ndim) for k in axes])
+    return permute(a, range(a.ndim)[::-1] if axes is None else [check_axis(k, a.ndim) for k in _tuple(axes)])
 
 
 def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
@@ -51,7 +51,8 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     a = as_tensor(a)
     old, new = ([check_axis(k, a.ndim) for k in _tuple(v)] for v in (source, destination))
     if len(old) != len(new) or len(set(old)) != len(old) or len(set(new)) != len(new):
-        raise AxisError(f"moveaxis() cannot move axes {tuple(old)} to {tuple(new)}")
+        raise AxisError(f"moveaxis() cannot move axes {tuple(old)} to {tuple(new)}",
+                        cure="name as many destinations as sources, each axis once")
     order = [k for k in range(a.ndim) if k not in old]
     for to, k in sorted(zip(new, old)):
         order.insert(to, k)
@@ -113,8 +114,11 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     a = as_tensor(a)
     if axis is None:
         return ap.reshape(roll(ap.reshape(a, (-1,)), shift, 0), a.shape)
-    axes = _tuple(axis)
-    shifts = _tuple(shift) if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
+    axes, shifts = _tuple(axis), _tuple(shift)
+    if len(axes) != len(shifts) and 1 not in (len(axes), len(shifts)):
+        raise ShapeError(f"roll() got {len(shifts)} shifts for {len(axes)} axes",
+                         cure="give one shift for each axis, or one for all")
+    axes, shifts = axes * len(shifts) if len(axes) == 1 else axes, shifts * len(axes) if len(shifts) == 1 else shifts
     for k, by in zip([check_axis(k, a.ndim) for k in axes], shifts):
         n = a.shape[k]
         by = check_extent(by)
@@ -246,7 +250,8 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     if isinstance(indices_or_sections, (int, np.integer)):
         parts, length = _few(indices_or_sections, "array_split(): the number of parts"), int(n)
         if parts < 1:
-            raise ShapeError(f"array_split() cannot cut an axis into {parts} parts")
+            raise ShapeError(f"array_split() cannot cut an axis into {parts} parts",
+                             cure="give at least one part")
         each, longer = divmod(length, parts)
         return _pieces(a, [i * each + min(i, longer) for i in range(parts + 1)], k)
     cuts = [0, *(bounds(slice(None, check_extent(c)), n)[1] for c in indices_or_sections), n]
@@ -312,7 +317,8 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append:
 def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     """Each element `repeats` times, which must be one static integer."""
     if not isinstance(repeats, (int, np.integer, Dim)):
-        raise ArgumentError("repeat(): repeats must be one static integer")
+        raise ArgumentError("repeat(): repeats must be one static integer",
+                            cure="for a number per element, use np.take(x, np.repeat(np.arange(n), repeats))")
     a = as_tensor(a)
     if axis is None:
         a, axis = ap.reshape(a, (-1,)), 0
@@ -364,7 +370,8 @@ def triangle(name: str) -> Callable[..., Any]:
     def part(m: Any, k: int = 0) -> Any:
         m = as_tensor(m)
         if m.ndim < 2:
-            raise ShapeError(f"{name}() needs at least two axes, not shape {fmt(m.shape)}")
+            raise ShapeError(f"{name}() needs at least two axes, not shape {fmt(m.shape)}",
+                             cure="pass a matrix, e.g. x[None]")
         rows, columns = (int(n) for n in m.shape[-2:])
         mask = np.tri(rows, columns, k if name == "tril" else k - 1, dtype=bool)
         zero = ap.full(0, m.shape, m.dtype)

@@ -46,7 +46,8 @@ def public(op: OpDef) -> Callable[..., Any]:
                 arrays.append(value)
             elif any(bound.get(later) is not None for later in inputs[inputs.index(name) + 1:]):
                 later = next(n for n in inputs[inputs.index(name) + 1:] if bound.get(n) is not None)
-                raise ArgumentError(f"{op.name}() got {later} without {name}")
+                raise ArgumentError(f"{op.name}() got {later} without {name}",
+                                    cure=f"pass {name} too")
         return apply(op, *arrays, **bound)
 
     return _published(op.name, function, op, signature)
@@ -171,7 +172,8 @@ def write_slice(x: Any, src: Any, at: Any = 0) -> Any:
     axis = traced[0]
     start, starts[axis] = starts[axis], 0
     if start.ndim != 0 or not start.node.dtype.is_integer:
-        raise DTypeError(f"write_slice(): the start on axis {axis} must be an integer scalar, not {start!r}")
+        raise DTypeError(f"write_slice(): the start on axis {axis} must be an integer scalar, not {start!r}",
+                         cure="take an element of an integer array, e.g. at[0]")
     return call("write_slice", x, src, start, at=tuple(starts), axis=axis)
 
 

@@ -6,12 +6,12 @@ NumPy's signature. What is in none of them is an `UnsupportedFunctionError` nami
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
 
+from ..core import dims
 from ..core import dtypes as dt
 from ..core.errors import (
     ArgumentError,
@@ -20,10 +20,11 @@ from ..core.errors import (
     TracedMutationError,
     UnsupportedFunctionError,
 )
-from ..core.ops import OPS, check_bool, whole
+from ..core.ops import OPS, check_axis, check_bool, whole
 from . import arrange as ar
 from . import contract, linalg
 from .apply import as_tensor, call, cast, reshape
+from .instead import nearest
 from .linalg import as_float, widened
 from .traced import RAW, Traced, fail, located, refuse, refused
 
@@ -258,7 +259,8 @@ def round_(a: Any, decimals: int = 0, out: Any = None) -> Any:
     if decimals == 0 or (decimals > 0 and not a.node.dtype.is_float):
         return call("round", a)
     if not a.node.dtype.is_float:
-        raise UnsupportedFunctionError("numpy.round is not covered for integers with negative decimals")
+        raise UnsupportedFunctionError("numpy.round is not covered for integers with negative decimals",
+                                       cure="cast to floats first: np.round(x.astype(np.float64), -1)")
     scale = 10.0 ** abs(decimals)
     there, back = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
     return call(back, call("round", call(there, a, scale)), scale)
@@ -302,7 +304,9 @@ def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
 
 
 def size(a: Any, axis: Any = None) -> Any:
-    return a.size if axis is None else a.shape[axis]
+    if axis is None:
+        return a.size
+    return dims.product(a.shape[check_axis(k, a.ndim)] for k in (axis if isinstance(axis, tuple) else (axis,)))
 
 
 WRITE_CURE = ("make a new value: np.where(condition, a, b), np.concatenate([...]) or "
@@ -382,12 +386,7 @@ def covered() -> list[str]:
 
 
 def unsupported(name: str) -> NoReturn:
-    short = name.rpartition(".")[2]
-    near = difflib.get_close_matches(short, [c.rpartition(".")[2] for c in _COVERED], n=3, cutoff=0.5)
-    near = [f"np.{n}" for n in near]
-    cure = f"near to it are covered: {', '.join(near)}" if near else "write it with covered functions"
-    fail(UnsupportedFunctionError, f"{name} is not covered for traced values",
-         cure + "; `python -m fuelnumba ops` lists all")
+    fail(UnsupportedFunctionError, f"{name} is not covered for traced values", nearest(name, _COVERED))
 
 
 @located

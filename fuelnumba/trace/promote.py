@@ -88,6 +88,8 @@ def meet(op: OpDef, operands: Sequence[Operand]) -> Meeting:
     strong = [o for o in data if o.weak is None]
     moves = op.kind == "memory" and len({o.dtype for o in data}) == 1
     for o in strong:
+        if o.dtype.is_storage_only and op.kind == "memory" and not moves:
+            functools.reduce(promote, (s.dtype for s in strong))  # raises PromotionError
         if o.dtype.is_storage_only and not moves:
             raise DTypeError(f"{op.name}() got {o.name}: {o.dtype}, which is for storage only",
                              cure="cast it first, e.g. x.astype('f32')")

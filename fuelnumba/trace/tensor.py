@@ -6,6 +6,7 @@ writes into it) raises an error of its own class that points at the user's line.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -21,17 +22,21 @@ from ..core.errors import (
     TracedIterationError,
     TracedMutationError,
     TracedToNumpyError,
+    TracingError,
+    UnsupportedAttributeError,
     UnsupportedFunctionError,
 )
-from ..core.source import user_location
 from . import arrange, contract, linalg, numpy_api
 from .apply import as_tensor, call, cast, permute
 from .indexing import getitem
-from .traced import Trace, Traced, check_alive, current_trace, fail, refuse, tracing_into
+from .instead import by_meaning, nearest
+from .traced import Trace, Traced, check_alive, current_trace, fail, placed, refuse, tracing_into
 
 __all__ = ["Tensor", "Trace", "current_trace", "tracing_into"]
 
 _Binary = Callable[[Any, Any], Any]
+_INSTEAD = {"flat": "use x.ravel(), which is a view", "imag": "values are real: the imaginary part is np.zeros_like(x)",
+            **dict.fromkeys(("strides", "flags", "data", "ctypes", "base"), "a traced value has no memory yet")}
 _KNOWN = (np.ndarray, np.generic, bool, int, float, list, tuple)
 
 
@@ -85,13 +90,14 @@ def _forbid(kind: type[FuelError], what: str, cure: str) -> Callable[..., NoRetu
 
     def method(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
         check_alive(self)
-        self.origin.refused = kind(what.format(x=self), where=user_location(), cure=cure)
+        self.origin.refused = placed(kind(what.format(x=self), cure=cure))
         raise self.origin.refused
 
     return method
 
 
-_OUTSIDE = "use NumPy functions and operators inside, and take the numbers from what the function returns"
+_OUTSIDE = ("use NumPy functions and operators inside, and take the numbers from what the function returns; "
+            "a number that chooses a shape belongs in static_argnames")
 
 
 def _conversion(what: str) -> Callable[..., NoReturn]:
@@ -111,8 +117,25 @@ def _memory(what: str) -> Callable[..., NoReturn]:
 
 
 def _uncovered(name: str) -> Callable[..., NoReturn]:
-    return _forbid(UnsupportedFunctionError, f"{{x}}.{name}() is not covered for traced values",
-                   "write it with covered functions; `python -m fuelnumba ops` lists them")
+    def method(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+        check_alive(self)
+        fail(UnsupportedFunctionError, f"{self!r}.{name}() is not covered for traced values", _nearest(name))
+
+    return method
+
+
+def _nearest(name: str) -> str:
+    """The attributes of a traced value that are spelled like it."""
+    forbidden = ("_forbid.", "_uncovered.")
+    if (cure := by_meaning(name)) is not None:
+        return cure
+    if f"numpy.{name}" in numpy_api.covered():
+        return f"use np.{name}(x)"
+    inside = {*Traced.__slots__, "final", "trace_"}
+    names = [n for n in dir(Tensor) if not n.startswith("_") and n not in inside
+             and not getattr(getattr(Tensor, n), "__qualname__", "").startswith(forbidden)]
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
+    return f"near to it are: {', '.join(f'x.{n}' for n in near)}" if near else nearest(name, ())
 
 
 class Tensor(Traced):
@@ -195,7 +218,7 @@ class Tensor(Traced):
 
     def __len__(self) -> int:
         if not self.shape:
-            raise TypeError("len() of a traced value without axes")
+            fail(TracingError, f"len() of {self!r}, which has no axes", "use x.size, which is 1, or pass an array with an axis")
         return int(self.shape[0])
 
     # -- methods
@@ -217,7 +240,7 @@ class Tensor(Traced):
 
     def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
                copy: bool = True) -> Any:
-        refuse("astype()", order=order)
+        refuse("x.astype()", order=order)
         return arrange.converted("astype", self, dtype, casting)
 
     # -- what a graph cannot hold
@@ -247,6 +270,13 @@ class Tensor(Traced):
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         (self._number if self.weak else self._array)()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Of names that are not there: the protocols of others see an AttributeError, and so does hasattr()."""
+        if name.startswith("_") or name in Traced.__slots__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        what = f"{self!r}.{name} is not covered" if hasattr(np.ndarray, name) else f"{self!r} has no attribute {name!r}"
+        fail(UnsupportedAttributeError, what, _INSTEAD.get(name) or _nearest(name))
 
     def __copy__(self) -> Any:
         return self
