@@ -188,6 +188,10 @@ class Dim:
     def __float__(self) -> float:
         return float(self.__index__())
 
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+        """`np.arange(n)`, `np.array([n, 2])`, `np.full(3, n)`, `np.prod(x.shape)`: an array holds numbers, so n is pinned."""
+        return np.array(int(self), dtype)
+
     # what has no polynomial pins the length
     def _pinned(self, fn: Callable[[Any, Any], Any], other: Any, reflected: bool = False) -> Any:
         """An operator with a number that makes no polynomial. Other things (arrays, traced values) have their own say."""
