@@ -79,3 +79,32 @@ def test_pad_widths_that_do_not_fit(widths: Any) -> None:
 def test_pad_widths_of_every_form(widths: Any) -> None:
     x = np.arange(6, dtype=F32).reshape(2, 3)
     np.testing.assert_array_equal(fn.jit(lambda x: np.pad(x, widths))(x), np.pad(x, widths))
+
+
+NUMBERS: dict[str, Callable[[Any], Any]] = {
+    "divmod": lambda n: divmod(n, 3)[0] * 10 + divmod(n, 3)[1] + divmod(20, n)[1],
+    "bits": lambda n: (n & 5) + (n | 8) * 100 + (n ^ 3) * 7 + (9 & n) + ~n,
+    "shifts": lambda n: (n >> 1) + (n << 2) * 3 + (1 << n) + (1000 >> n) + (n << n),
+    "signs": lambda n: abs(-n) + +n + abs(3 - n),
+    "rounding": lambda n: round(n) + round(n, -1) + math.floor(n) + math.ceil(n) + math.trunc(n),
+    "text": lambda n: len(f"{n:04d}") + int(f"{n:>3}"),
+    "methods": lambda n: n.bit_length() + n.real + n.imag + n.numerator + n.denominator + n.conjugate(),
+    "powers": lambda n: n**2 + 2**n + n**-1,
+    "choice": lambda n: max(n, 4) + min(n, 5) + sum([n, 2]) + (2 if n in (4, 5) else 3) + len([0] * n) + sorted([n, 4])[0],
+    "math": lambda n: math.gcd(n, 4) + math.log2(n) + 1 / n + math.prod([n, 3]),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_length_is_a_number_at_every_length(name: str) -> None:
+    """What an int can do, a symbolic length can; it is pinned where the result is no polynomial of it."""
+    f = fn.jit(lambda x: x * float(NUMBERS[name](x.shape[0])))
+    for n in (3, 4, 5, 9, 12, 4):
+        np.testing.assert_allclose(f(np.ones(n, F32)), np.full(n, NUMBERS[name](n)), rtol=1e-6)
+
+
+def test_polynomials_of_a_length_stay_symbolic() -> None:
+    f = fn.jit(lambda x: np.pad(x, (0, (x.shape[0] << 1) + divmod(x.shape[0], 2)[0] + (x.shape[0] >> 1) + round(+x.shape[0]))))
+    for n in (3, 4, 5, 9, 12, 4):
+        assert f(np.ones(n, F32)).shape == (n + 2 * n + n // 2 + n // 2 + n,)
+    assert f.compilations == 2
