@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import threading
 import time
 import types
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -22,20 +24,27 @@ from .compiler.plan import Plan, make_plan
 from .core import dtypes as dt
 from .core import ir
 from .core.dims import MIN_SYMBOL, Dim, Extent, Guard, SymEnv
-from .core.errors import ArgumentError, DonationError, FuelError, LeakedTracerError
+from .core.errors import ArgumentError, BackendError, CompileError, DonationError, FuelError, LeakedTracerError
 from .core.ir import Graph, Node
 from .core.layout import Layout, contiguous
+from .core.source import locate, user_location
 from .core.tree import LEAF, TreeDef, flatten_leaves, unflatten
 from .run.executor import Instance
 from .run.memory import address
 from .trace import guards
-from .trace.apply import as_tensor, check_array
+from .trace.apply import as_tensor
+from .trace.foreign import check_array, described, instead
 from .trace.tensor import Tensor, Trace, current_trace, tracing_into
+from .trace.traced import located
+
+if TYPE_CHECKING:
+    from .compiler.show import Explanation
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Signature = tuple[Any, ...]
 
+MAX_FAMILIES = 256  # kinds of arguments and static values a function keeps plans for; those longest unused go first
 MAX_INSTANCES = 64  # plans made concrete for particular lengths; the oldest goes first
 ADOPT_FROM = 64 * 1024  # bytes: smaller captured arrays are compared by content at every call
 _SCALARS = {bool: "b", int: "i", float: "f"}
@@ -43,9 +52,12 @@ _SCALARS = {bool: "b", int: "i", float: "f"}
 
 # ------------------------------------------------------------------------------------------------ what a call looks like
 def _leaf_signature(leaf: Any) -> Signature | None:
-    """Of an array: (dtype, shape, None or strides); of a Python scalar: its kind. None for anything else."""
+    """Of an array: (dtype, shape, None or strides or, which is refused, "misaligned"); of a Python scalar: its kind. None for
+    anything else."""
     if type(leaf) is np.ndarray:
-        return (leaf.dtype, leaf.shape, None if leaf.flags.c_contiguous else leaf.strides)
+        flags = leaf.flags
+        return (leaf.dtype, leaf.shape,
+                None if flags.c_contiguous and flags.aligned else leaf.strides if flags.aligned else "misaligned")
     kind = _SCALARS.get(type(leaf))
     return (kind,) if kind is not None else None
 
@@ -79,31 +91,49 @@ class Specialisation:
                     return None
         return env if all(g.check(env) for g in self.plan.graph.env.guards) else None
 
-    def misfit(self, names: Sequence[str], shapes: Sequence[tuple[int, ...] | None]) -> str:
-        """What differs, in words."""
+    def misfits(self, names: Sequence[str], shapes: Sequence[tuple[int, ...] | None]) -> list[str]:
+        """What differs, in words; empty when these shapes fit."""
         env: dict[str, int] = {}
+        found = []
         for name, pattern, shape in zip(names, self.pattern, shapes):
             for axis, (p, n) in enumerate(zip(pattern or (), shape or ())):
                 if isinstance(p, Dim):
                     if n < MIN_SYMBOL:
-                        return f"axis {axis} of {name} has length {n}: lengths 0 and 1 are compiled for on their own"
-                    if env.setdefault(str(p), n) != n:
-                        return f"axis {axis} of {name} has length {n} where {p} is {env[str(p)]}"
+                        found.append(f"axis {axis} of {name} has length {n}: lengths 0 and 1 are compiled for on their own")
+                    elif env.setdefault(str(p), n) != n:
+                        found.append(f"axis {axis} of {name} has length {n} where {p} is {env[str(p)]}")
                 elif p != n:
-                    return f"axis {axis} of {name} has length {n}, not {p}"
-        failed = [g for g in self.plan.graph.env.guards if not g.check(env)]
-        return f"the condition {failed[0]} no longer holds" if failed else "nothing"
+                    found.append(f"axis {axis} of {name} has length {n}, not {p}")
+        if found:
+            return found
+        return [f"the condition {g} no longer holds" for g in self.plan.graph.env.guards if not g.check(env)]
+
+
+_jitted: weakref.WeakSet[Jitted[..., Any]] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """Whichever threads were tracing are not there in a forked child: their locks are nobody's."""
+    for function in list(_jitted):
+        function._lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Jitted(Generic[P, R]):
     """A jitted function. Call it like the function; `graph`, `plan` and `explain()` show what runs."""
 
+    @located
     def __init__(self, fn: Callable[P, R], static_argnames: Iterable[str] | str = (), donate: Iterable[str] | str = (),
                  dims: Mapping[str, Sequence[str | None]] | None = None) -> None:
         if isinstance(fn, (staticmethod, classmethod)):
-            raise ArgumentError(f"jit goes under @{type(fn).__name__}, next to the function")
+            raise ArgumentError(f"jit goes under @{type(fn).__name__}, next to the function",
+                                cure=f"write @{type(fn).__name__} above @jit")
         if not callable(fn):
-            raise ArgumentError(f"jit takes a function, not {fn!r}")
+            raise ArgumentError(f"jit takes a function, not {fn!r}",
+                                cure="decorate a function, or pass one")
         functools.update_wrapper(self, fn)
         self.__wrapped__ = fn
         self.signature = inspect.signature(fn)
@@ -114,13 +144,19 @@ class Jitted(Generic[P, R]):
         self._names("dims", self.dims)
         both = set(self.static) & set(self.donate)
         if both:
-            raise ArgumentError(f"{min(both)} cannot be static and donated")
+            raise ArgumentError(f"{min(both)} cannot be static and donated",
+                                cure="a static argument is a value in the program, a donated one an array")
         params = list(self.signature.parameters.values())
         plain = all(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in params)
         self._count = len(params) if plain and not self.static else -1  # calls with this many arguments need no binding
+        self._order = [p.name for p in params]
+        self._positional = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in params)
+        self._fixed = not any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY) for p in params)
+        self._defaults = {p.name: p.default for p in params if p.default is not p.empty}
         self._variadic = not self.static and [p.kind for p in params] == [inspect.Parameter.VAR_POSITIONAL]
         self._self_first = bool(params) and params[0].name == "self"
         self._lock = threading.RLock()
+        _jitted.add(self)
         self._fast: dict[Signature, tuple[Specialisation, Instance]] = {}
         self._specialisations: dict[Signature, list[Specialisation]] = {}
         self._seen: dict[Signature, list[tuple[Any, ...]]] = {}
@@ -133,7 +169,8 @@ class Jitted(Generic[P, R]):
         names = (names,) if isinstance(names, str) else tuple(names)
         for n in names:
             if n not in self.signature.parameters:
-                raise ArgumentError(f"{what} names {n!r}, which {self.name}{self.signature} does not have")
+                raise ArgumentError(f"{what} names {n!r}, which {self.name}{self.signature} does not have",
+                                    cure="name parameters of the function")
         return names
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -141,6 +178,12 @@ class Jitted(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<jitted {self.name}{self.signature}, {self.compilations} compilation{'s' * (self.compilations != 1)}>"
+
+    def _repr_html_(self) -> str:
+        from .compiler.show import jitted_html
+
+        called = self._last is not None
+        return jitted_html(repr(self)[1:-1], self.explain() if called else None, self.plan if called else None)
 
     # -------------------------------------------------------------------------------------- calling
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -164,30 +207,58 @@ class Jitted(Generic[P, R]):
             found = self._find(key, values, leaves, static)
         special, instance = found
         self._last = special
-        results = instance(leaves)
+        try:
+            results = instance(leaves)
+        except MemoryError as err:
+            raise _no_memory(self.name, err) from None
+        except (ArgumentError, CompileError) as err:  # an int that does not fit, a kernel of the user's
+            raise self._of_call(err, structure, leaves) from err.__cause__
         if special.out_tree.structure == LEAF:
             return results[0]  # type: ignore[return-value]
         for at, value in special.out_constants:
             results.insert(at, value)
         return unflatten(special.out_tree, results)
 
+    @located
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], Signature]:
         """The arguments in the order of the parameters, defaults filled in, without the static ones; and those."""
-        try:
-            bound = self.signature.bind(*args, **kwargs)
-        except TypeError as err:
-            raise ArgumentError(f"{self.name}(): {err}", cure=f"its signature is {self.name}{self.signature}") from None
-        bound.apply_defaults()
+        arguments = self._quick_bind(args, kwargs)
+        if arguments is None:
+            try:
+                bound = self.signature.bind(*args, **kwargs)
+            except TypeError as err:
+                raise ArgumentError(f"{self.name}(): {err}", cure=f"its signature is {self.name}{self.signature}") from None
+            bound.apply_defaults()
+            arguments = bound.arguments
         static = []
         for name in self.static:
-            value = bound.arguments.pop(name)
+            value = self._as_static(name, arguments.pop(name))
             try:
                 hash(value)
             except TypeError:
                 raise ArgumentError(f"{self.name}(): the static argument {name} of type {type(value).__name__} is not hashable",
                                     cure="pass a tuple or a frozen dataclass") from None
             static.append((name, (type(value), ir.freeze_value(value)), value))  # 0.0 and -0.0, (1,) and (1.0,) differ
-        return tuple(bound.arguments.values()), tuple(static)
+        return tuple(arguments.values()), tuple(static)
+
+    def _quick_bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+        """As `Signature.bind`, in a fifth of its time; None for a call that is wrong or not so plain."""
+        if not self._fixed or len(args) > self._positional:
+            return None
+        arguments = dict(zip(self._order, args))
+        left = len(kwargs)
+        for name in self._order[len(args):]:
+            if name in kwargs:
+                arguments[name] = kwargs[name]
+                left -= 1
+            elif name in self._defaults:
+                arguments[name] = self._defaults[name]
+            else:
+                return None
+        return None if left else arguments
+
+    def _as_static(self, name: str, value: Any) -> Any:
+        return value
 
     def _parameters(self) -> list[str]:
         return [n for n in self.signature.parameters if n not in self.static]
@@ -201,6 +272,7 @@ class Jitted(Generic[P, R]):
             out += TreeDef(child).paths(name)
         return out
 
+    @located
     def _prepare(self, values: tuple[Any, ...], leaves: list[Any], structure: Any, signatures: tuple[Any, ...],
                  static: Signature) -> tuple[Signature, Signature]:
         """The key of a call with unusual leaves (an object as `self`, NumPy scalars) or donated arguments."""
@@ -219,16 +291,28 @@ class Jitted(Generic[P, R]):
             else:
                 names = names or self._leaf_names(structure)
                 if isinstance(leaf, np.ndarray):
-                    check_array(leaf)
-                cure = ("a string or an object that chooses what is computed belongs in static_argnames"
-                        if not hasattr(leaf, "__array__") else "pass a NumPy array: np.asarray(x)")
-                raise ArgumentError(f"{self.name}(): {names[k]} has the type {type(leaf).__qualname__}, "
-                                    "which is neither an array nor a Python number", cure=cure)
+                    self._dtype(names[k], leaf)
+                raise ArgumentError(f"{self.name}(): {names[k]} is {described(leaf)}, neither an array nor a Python number",
+                                    cure=instead(leaf, "a string or an object that chooses what is computed belongs in "
+                                                       "static_argnames"))
         signatures = tuple(("object",) if s is None and not isinstance(leaf, np.ndarray) else s or _leaf_signature(leaf)
                            for s, leaf in zip(signatures, leaves))
         if self.donate:
             self._check_donated(leaves, structure)
         return (structure, signatures, static), static
+
+    def _dtype(self, name: str, array: np.ndarray[Any, Any]) -> dt.DType:
+        """The dtype of an argument. Raises InputArrayError or DTypeError, naming it."""
+        try:
+            return check_array(array)
+        except FuelError as err:
+            raise type(err)(f"{self.name}(): {name}: {err.what}", cure=err.cure) from None
+
+    def _of_call(self, err: FuelError, structure: Any, leaves: list[Any]) -> FuelError:
+        """The error of a run, with the caller's line and the name of the int that does not fit."""
+        names = [n for n, leaf in zip(self._leaf_names(structure), leaves) if type(leaf) is int and f"int {leaf} " in err.what]
+        what = f"{self.name}(): {names[0]}: {err.what}" if names else err.what
+        return type(err)(what, where=user_location(), cure=err.cure)
 
     def _donated(self, structure: Any) -> frozenset[int]:
         """The positions of the leaves of donated arguments."""
@@ -256,59 +340,83 @@ class Jitted(Generic[P, R]):
                                     cure="donate a writeable, C-contiguous array")
 
     # -------------------------------------------------------------------------------------- finding and making plans
+    @located
     def _find(self, key: Signature, values: tuple[Any, ...], leaves: list[Any], static: Signature) -> Any:
         structure, signatures, _ = key
         shapes = tuple(s[1] if len(s) == 3 else None for s in signatures)
         kinds = tuple((s[0], len(s[1]), s[2]) if len(s) == 3 else s for s in signatures)
         family = (structure, kinds, static)
         with self._lock:
-            known = self._specialisations.setdefault(family, [])
-            reasons = []
+            known = self._specialisations[family] = self._specialisations.pop(family, [])  # now the latest
+            self._forget_oldest()
+            names = self._leaf_names(structure)
+            reasons: list[list[str]] = []  # for each plan there was, all that differs
             for special in list(known):
                 if special.plan.generation != bindings.generation:
                     known.remove(special)
-                    reasons.append("kernels were registered or removed")
+                    reasons.append([bindings.change_since(special.plan.generation), *special.misfits(names, shapes)])
                     continue
                 changed = special.guards.check()
                 if changed is not None:
                     known.remove(special)
                     self._fast = {k: v for k, v in self._fast.items() if v[0] is not special}
-                    reasons.append(changed)
+                    reasons.append([changed, *special.misfits(names, shapes)])
                     continue
                 env = special.bind(shapes)
                 if env is not None:
                     return self._instance(key, special, env)
-                reasons.append(special.misfit(self._leaf_names(structure), shapes))
-            if self.compilations:
-                self._misses.append(reasons[-1] if reasons else self._family_difference(family))
+                reasons.append(special.misfits(names, shapes))
+            if self.compilations:  # the nearest plan's reason; of equally near ones, the latest's
+                self._misses.append(min(reasons, key=len)[0] if reasons else self._family_difference(family))
+                del self._misses[:-MAX_FAMILIES]
             special = self._specialise(family, values, leaves, signatures, shapes)
             known.insert(0, special)
             env = special.bind(shapes)
             assert env is not None
             return self._instance(key, special, env)
 
+    def _forget_oldest(self) -> None:
+        """Keep memory bounded where static values never end. Which families are in use shows as they are found anew."""
+        if len(self._specialisations) <= MAX_FAMILIES:
+            return
+        for family in list(self._specialisations)[:MAX_FAMILIES // 4]:
+            del self._specialisations[family]
+            self._seen.pop(family, None)
+        self._fast = {}
+
     def _family_difference(self, family: Signature) -> str:
-        """What sets this family of calls apart from the latest one, in words."""
-        others = [f for f in self._specialisations if f != family and self._specialisations[f]]
-        if not others:
-            return "nothing fits any more"
-        structure, kinds, static = others[-1]
-        if structure != family[0]:
-            return f"the arguments have the structure {TreeDef(family[0])}, not {TreeDef(structure)}"
-        if static != family[2]:
-            new = [f"{n} is {v!r}" for (n, _, v), o in zip(family[2], static) if (n, _, v) != o]
-            return f"the static argument {new[0] if new else 'self'} differs"
-        names = self._leaf_names(structure)
-        for name, new, old in zip(names, family[1], kinds):
-            if new != old:
-                return f"{name} is {_kind_in_words(new)}, not {_kind_in_words(old)}"
-        return "nothing fits any more"
+        """What sets this family of calls apart from the nearest one there is, in words."""
+        others = [f for f in reversed(self._specialisations) if f != family and self._specialisations[f]]
+        found = [d for d in (self._differences(family, other) for other in others) if d]
+        return min(found, key=len)[0] if found else "nothing fits any more"
+
+    def _differences(self, family: Signature, other: Signature) -> list[str]:
+        """In words; a leaf whose dtype and layout differ is there twice."""
+        (structure, kinds, static), (old_structure, old_kinds, old_static) = family, other
+        values = {n: (key, v) for n, key, v in old_static}
+        out = []
+        for n, key, v in static:
+            old = values.get(n)
+            if n == "self" and old is not None and old[1] != v:
+                out.append(f"self is another object of {key.__name__}" if old[0] is key else
+                           f"self is an object of {key.__name__}, not of {old[0].__name__}")
+            elif n != "self" and old is not None and old[0] != key:
+                out.append(f"the static argument {n} is {v!r}, not {old[1]!r}")
+        if structure != old_structure:
+            return [*out, f"the arguments have the structure {TreeDef(structure)}, not {TreeDef(old_structure)}"]
+        for name, new, old in zip(self._leaf_names(structure), kinds, old_kinds):
+            count = sum(a != b for a, b in zip(new, old)) if len(new) == len(old) else 1
+            out += [f"{name} is {_kind_in_words(new)}, not {_kind_in_words(old)}"] * count
+        return out
 
     def _instance(self, key: Signature, special: Specialisation, env: dict[str, int]) -> Any:
         bound = tuple(sorted(env.items()))
         instance = special.instances.get(bound)
         if instance is None:
-            instance = Instance(special.plan, env, special.scalars, _progress.report)
+            try:
+                instance = Instance(special.plan, env, special.scalars, _progress.report)
+            except (MemoryError, OverflowError) as err:  # of 64-bit sizes and strides
+                raise _no_memory(self.name, err) from None
             if len(special.instances) >= MAX_INSTANCES:
                 oldest = special.instances.pop(next(iter(special.instances)))
                 self._fast = {k: v for k, v in self._fast.items() if v[1] is not oldest}
@@ -328,14 +436,16 @@ class Jitted(Generic[P, R]):
                 continue
             given = self.dims.get(names[k])
             if given is not None and len(given) != len(shape):
-                raise ArgumentError(f"{self.name}(): dims names {len(given)} axes of {names[k]}, which has {len(shape)}")
+                raise ArgumentError(f"{self.name}(): dims names {len(given)} axes of {names[k]}, which has {len(shape)}",
+                                    cure="give one entry for each axis, None for those without a name")
             row: list[Extent] = []
             for axis, n in enumerate(shape):
                 name = given[axis] if given else None
                 if name is not None:
                     if used.setdefault(name, n) != n:
                         raise ArgumentError(f"{self.name}(): dims says that {name} is one length, but it is {used[name]} and, "
-                                            f"on axis {axis} of {names[k]}, {n}")
+                                            f"on axis {axis} of {names[k]}, {n}",
+                                            cure="give lengths that may differ names of their own")
                 elif any(old[k][axis] != n and old[k][axis] >= MIN_SYMBOL for old in seen):
                     name = f"{_identifier(names[k])}_{axis}"
                 row.append(env.symbol(name, n) if name is not None and n >= MIN_SYMBOL else n)
@@ -375,11 +485,7 @@ class Jitted(Generic[P, R]):
                 scalars[len(inputs)] = kind
                 traced.append(Tensor(node, kind, trace, None))
             else:
-                try:
-                    dtype = check_array(leaf)
-                except FuelError as err:
-                    raise type(err)(f"{self.name}(): {name}: {err.what}", where=err.where, cure=err.cure) from None
-                node = ir.input_node(name, shape, dtype)
+                node = ir.input_node(name, shape, self._dtype(name, leaf))
                 layouts[node] = contiguous(shape) if leaf.flags.c_contiguous else _strided(leaf, shape, self.name, name)
                 traced.append(Tensor(node, None, trace, None))
             inputs.append(node)
@@ -394,9 +500,19 @@ class Jitted(Generic[P, R]):
                     outputs.append(as_tensor(leaf).node)
                 else:
                     constants.append((k, leaf))
-        leaks = watch.leaked(lambda v: isinstance(v, Tensor) and v.trace is trace)
+        kept: list[Tensor] = []
+
+        def is_ours(value: Any) -> bool:
+            if isinstance(value, Tensor) and value.origin is trace:
+                kept.append(value)
+                return True
+            return False
+
+        leaks = watch.leaked(is_ours)
         if leaks:
-            raise LeakedTracerError(f"{self.name}() left a traced value in {leaks[0]}",
+            code = getattr(self.__wrapped__, "__code__", None)
+            raise LeakedTracerError(f"{self.name}() left {kept[0]!r} in {leaks[0]}",
+                                    where=kept[0].where or (locate(code, 0) if code is not None else None),
                                     cure="return the value instead: what a trace stores elsewhere is not computed")
         donated = self._donated(structure) if self.donate else frozenset()
         graph = Graph(inputs, outputs, self.name, env, frozenset(positions.index(k) for k in donated))
@@ -434,7 +550,8 @@ class Jitted(Generic[P, R]):
     # -------------------------------------------------------------------------------------- looking inside
     def _need(self) -> Specialisation:
         if self._last is None:
-            raise FuelError(f"{self.name} has not been called yet", cure="call it once: a plan is made for actual arguments")
+            raise FuelError(f"{self.name} has not been called yet", where=user_location(),
+                            cure="call it once: a plan is made for actual arguments")
         return self._last
 
     @property
@@ -454,27 +571,24 @@ class Jitted(Generic[P, R]):
 
     @property
     def misses(self) -> list[str]:
-        """For each compilation after the first, what differed from the plans there were."""
+        """For each compilation after the first (the latest 256), what differed from the plans there were."""
         return list(self._misses)
 
-    def explain(self) -> str:
-        """What the latest call ran and why: key, guards, copies, kernels, and what made earlier calls compile anew."""
-        from .compiler.show import explain
+    def explain(self) -> Explanation:
+        """What the latest call ran and why: key, guards, copies, kernels, and what made earlier calls compile anew. A str."""
+        from .compiler.show import Explanation, count, decisions
 
         s = self._need()
-        names = self._leaf_names(s.key[0])
-        lines = [f"{self.name}: {self.compilations} compilation{'s' * (self.compilations != 1)}, "
-                 f"{len(s.instances)} set{'s' * (len(s.instances) != 1)} of lengths, traced and planned in "
-                 f"{s.trace_seconds * 1e3:.1f} ms", "arguments:"]
+        title = (f"{self.name}: {count(self.compilations, 'compilation')}, {count(len(s.instances), 'set')} of lengths, "
+                 f"traced and planned in {s.trace_seconds * 1e3:.1f} ms")
         inputs = {n.attr("name"): n for n in s.plan.graph.inputs}
-        for name in names:
-            node = inputs.get(name)
-            lines.append(f"  {name}: " + ("an object, by identity" if node is None else str(node.aval)))
-        lines += [f"  {n} = {v!r} (static)" for n, _, v in s.key[2] if n != "self"]
-        lines += ["compiled anew because:", *(f"  {m}" for m in self._misses)] if self._misses else []
+        arguments = [f"  {name}: " + (str(inputs[name].aval) if name in inputs else "an object, by identity")
+                     for name in self._leaf_names(s.key[0])]
+        arguments += [f"  {n} = {v!r} (static)" for n, _, v in s.key[2] if n != "self"]
         watched = s.guards.describe() + [f"length condition: {g}" for g in s.plan.graph.env.guards]
-        lines += ["guards:", *(f"  {g}" for g in watched)] if watched else []
-        return "\n".join([*lines, explain(s.plan)])
+        sections = [("arguments:", arguments), ("compiled anew because:", [f"  {m}" for m in self._misses]),
+                    ("guards:", [f"  {g}" for g in watched])]
+        return Explanation(title, [p for p in sections if p[1]] + decisions(s.plan, _divided(s)))
 
     def clear(self) -> None:
         """Forget all plans. Kernels stay in the cache."""
@@ -484,6 +598,20 @@ class Jitted(Generic[P, R]):
             self._seen.clear()
             self._misses.clear()
             self._last, self.compilations = None, 0
+
+
+def _no_memory(name: str, err: Exception) -> BackendError:
+    return BackendError(f"{name}() needs more memory than there is: {str(err) or type(err).__name__}",
+                        cure="use smaller arrays, or fewer of them at once")
+
+
+def _divided(special: Specialisation) -> set[int]:
+    """The numbers of the launches that threads share, for the latest lengths."""
+    if not special.instances:
+        return set()
+    latest = next(reversed(special.instances.values()))
+    divided = {id(step) for step, row in zip(latest.sites, latest.rows) if row[3]}
+    return {k for k, step in enumerate(special.plan.launches) if id(step) in divided}
 
 
 def _overlap(leaves: Sequence[Any], donated: frozenset[int]) -> tuple[int, int] | None:
@@ -550,7 +678,7 @@ def jit(fn: Any = None, *, static_argnames: Iterable[str] | str = (), donate: It
 
     static_argnames: parameters whose (hashable) values are compiled in; each new value compiles anew.
     donate: parameters whose arrays may be overwritten, so that results can be written in place; a result that is such a
-        buffer's next version is returned as the same array object.
+        buffer's next version is returned as the same array object. After a FuelIndexError they keep what was written before.
     dims: names for axis lengths that vary, e.g. `{"x": ("n", None)}`; without it, a length becomes symbolic when a second
         one is seen. One name is one length.
     """

@@ -6,6 +6,7 @@ import functools
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping
+from importlib import metadata
 from typing import Any
 
 import hypothesis
@@ -22,9 +23,11 @@ SEED = 20240607
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Workers are started after this and inherit the variable."""
+    """Workers are started after this and inherit the variables."""
     if "FUELNUMBA_CACHE_DIR" not in os.environ:
         os.environ["FUELNUMBA_CACHE_DIR"] = str(config.cache.mkdir("fuelnumba"))
+    if not any(e.name == "fuelnumba" for e in metadata.entry_points(group="pytest11")):
+        os.environ.setdefault("PYTEST_PLUGINS", "pytest_fuelnumba")  # an installation older than the plugin, or none
 
 
 @pytest.fixture(autouse=True)

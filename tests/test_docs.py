@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -53,6 +54,15 @@ def test_docs_notice_what_is_stale(tmp_path: Path) -> None:
 def test_an_example_that_fails_is_reported() -> None:
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         docs.run_examples("```python\n1 / 0\n```\n")
+
+
+def test_the_picture_shows_every_room() -> None:
+    tree = ElementTree.fromstring((ROOT / "docs" / "architecture.svg").read_text("utf-8"))
+    words = {t.text for t in tree.iter("{http://www.w3.org/2000/svg}text")}
+    package = ROOT / "fuelnumba"
+    rooms = {f"{p.name}/" for p in package.iterdir() if (p / "__init__.py").exists()}
+    rooms |= {p.name for p in package.glob("*.py") if not p.name.startswith("_")}
+    assert rooms <= words
 
 
 # ------------------------------------------------------------------------------------------------ the two commands

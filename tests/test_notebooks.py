@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import nbformat
 import pytest
@@ -33,5 +34,7 @@ def test_outputs_are_stored(path: Path) -> None:
     cells = [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
     assert any(c.outputs for c in cells)
     assert [c.execution_count for c in cells] == list(range(1, len(cells) + 1)), "it was not run from top to bottom"
+    for page in [o.data["text/html"] for c in cells for o in c.outputs if "text/html" in o.get("data", {})]:
+        ElementTree.fromstring(page)
     kinds = {o.output_type for c in cells for o in c.outputs}
     assert kinds <= {"stream", "execute_result", "display_data"}

@@ -3,15 +3,15 @@ user's own Numba functions are added by `register_kernel` and tried first."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..core.dtypes import DType, dtype_of
-from ..core.errors import ArgumentError, NoKernelError
+from ..core.errors import ArgumentError, CompileError, NoKernelError
 from ..core.ir import Node
-from ..core.ops import CPU, OPS, Kernel, Operand
+from ..core.ops import CPU, OPS, Kernel, Operand, on_change
+from ..trace.traced import located
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,26 +21,54 @@ class UserKernel:
     fn: Callable[..., Any]
     dtypes: tuple[DType, ...]
     backend: str
+    op: str
 
     @property
     def name(self) -> str:
         return getattr(self.fn, "__name__", "kernel")
 
+    def __call__(self, *args: Any) -> None:
+        """Run it. Numba's refusal is a CompileError; what the function raises itself passes through."""
+        try:
+            self.fn(*args)
+        except Exception as err:
+            if not type(err).__module__.startswith("numba."):
+                raise
+            said = [line for line in str(err).splitlines() if line.strip()]
+            reason = said[1] if len(said) > 1 and said[0].startswith("Failed in") else said[0] if said else type(err).__name__
+            raise CompileError(f"Numba does not compile {self.name}, your kernel for {self.op}: {reason}",
+                               cure="the whole of Numba's message is this error's __cause__") from err
+
 
 _user: dict[tuple[str, tuple[DType, ...], str], UserKernel] = {}
-_generation = itertools.count(1)
-generation = 0  # plans made under another generation are made again
+_changes: list[str] = []  # why plans were no longer right
+generation = 0  # how many changes there were: plans made under another number are made again
 
 
+def _changed(reason: str) -> None:
+    global generation
+    _changes.append(reason)
+    generation = len(_changes)
+
+
+on_change.append(_changed)
+
+
+def change_since(made_under: int) -> str:
+    """The latest change since a generation, in words."""
+    return _changes[-1] if made_under < generation else ""
+
+
+@located
 def register_kernel(op: str, dtypes: Sequence[Any], fn: Callable[..., Any], *, backend: str = CPU) -> None:
     """Use `fn` for an op when its arrays have these dtypes (inputs, then output).
 
     `fn` is an ordinary Numba `@njit` function that gets C-contiguous arrays, inputs then outputs, then the op's attributes
     in the order of its declaration, and writes into the outputs; its return value is ignored. Half types and 8-bit floats
-    arrive as their bits (uint16, uint8), which is how Numba can hold them. Raises ArgumentError for an unknown op or
-    backend, or when the key is taken (`unregister_kernel` frees it).
+    arrive as their bits (uint16, uint8), which is how Numba can hold them. The same function can be registered again, also
+    after its definition was run again. Raises ArgumentError for an unknown op or backend, or when the key is taken by
+    another function (`unregister_kernel` frees it).
     """
-    global generation
     if op not in OPS:
         raise ArgumentError(f"there is no op {op!r}", cure="python -m fuelnumba ops lists them")
     if backend != CPU:
@@ -48,25 +76,33 @@ def register_kernel(op: str, dtypes: Sequence[Any], fn: Callable[..., Any], *, b
     if not hasattr(fn, "py_func"):
         raise ArgumentError(f"{getattr(fn, '__name__', fn)!r} is not a Numba function", cure="decorate it with numba.njit")
     if OPS[op].is_view or OPS[op].kind == "leaf":
-        raise ArgumentError(f"{op} moves no data and takes no kernel")
+        raise ArgumentError(f"{op} moves no data and takes no kernel",
+                            cure="register kernels for ops that compute: python -m fuelnumba ops lists them")
     key = (op, tuple(dtype_of(d) for d in dtypes), backend)
     least, most = OPS[op].arity()
     if not least + 1 <= len(key[1]) <= most + 1:
-        raise ArgumentError(f"{op} has {least} inputs and one output; got {len(key[1])} dtypes")
-    if key in _user:
+        raise ArgumentError(f"{op} has {least} inputs and one output; got {len(key[1])} dtypes",
+                            cure="give the dtypes of the inputs, then that of the output")
+    if key in _user and _place(_user[key].fn) != _place(fn):
         raise ArgumentError(f"{op} has a registered kernel for {_dtypes(key[1])} on {backend} already",
                             cure="unregister_kernel frees the key")
-    _user[key] = UserKernel(fn, key[1], backend)
-    generation = next(_generation)
+    _user[key] = UserKernel(fn, key[1], backend, op)
+    _changed("kernels were registered or removed")
 
 
+def _place(fn: Any) -> tuple[str, str]:
+    """Where a function is defined: the same for a cell that is run again."""
+    return fn.py_func.__module__, fn.py_func.__qualname__
+
+
+@located
 def unregister_kernel(op: str, dtypes: Sequence[Any], *, backend: str = CPU) -> None:
     """Remove a registered kernel. Raises ArgumentError when there is none under this key."""
-    global generation
     key = (op, tuple(dtype_of(d) for d in dtypes), backend)
     if _user.pop(key, None) is None:
-        raise ArgumentError(f"{op} has no registered kernel for {_dtypes(key[1])} on {backend}")
-    generation = next(_generation)
+        raise ArgumentError(f"{op} has no registered kernel for {_dtypes(key[1])} on {backend}",
+                            cure="give the dtypes it was registered with")
+    _changed("kernels were registered or removed")
 
 
 def key_dtypes(node: Node) -> tuple[DType, ...]:
@@ -108,11 +144,15 @@ def choose(node: Node, inputs: Sequence[Operand], attrs: Mapping[str, Any],
 
 def no_kernel(node: Node, refused: Sequence[str] = (), backend: str = CPU) -> NoKernelError:
     """The error for a node that nothing serves: what was asked, and what is bound nearby."""
+    asked = f"{node.op.name} on ({_dtypes(key_dtypes(node))}) on {backend}"
+    if refused:
+        return NoKernelError(f"no kernel takes {asked}: {'; '.join(refused)}", where=node.where,
+                             cure="change the operands as the reason says, or register_kernel one of your own")
     served = sorted({d.name for k in node.op.kernels for ds in k.types.values() for d in ds})
     nearby = f"{node.op.name} has kernels for {', '.join(served)}" if served else f"{node.op.name} has no kernels"
-    why = f" ({'; '.join(refused)})" if refused else ""
-    return NoKernelError(f"no kernel for {node.op.name} on ({_dtypes(key_dtypes(node))}) on {backend}{why}; {nearby}",
-                         where=node.where, cure="cast the arrays first, e.g. x.astype('f32'), or register_kernel one of your own")
+    cure = ("cast the arrays first, e.g. x.astype('f32'), or register_kernel one of your own" if served else
+            "attach one with the op's decorator kernel(...), anew if the op was declared anew")
+    return NoKernelError(f"no kernel for {asked}; {nearby}", where=node.where, cure=cure)
 
 
 def _dtypes(dtypes: Sequence[DType]) -> str:

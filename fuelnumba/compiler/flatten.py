@@ -2,8 +2,9 @@
 
 Two steps on the syntax tree. `specialise` replaces what depends on dtypes and on baked parameters: `load(x, i)` becomes the
 load of x's storage type, `T(0.5)` a literal of the computation type, `exp(v)` becomes `exp_f32(v)`, `if FLAG:` is decided.
-`inline_helpers` writes out the straight-line helper functions of kernels/half, vmath and arith in place, since a flat
-function compiles several times faster than one that calls thirty others (field notes).
+`inline_helpers` writes out the short straight-line helper functions of kernels/half, vmath and arith in place: Numba takes
+longer over a call than over a few statements. The elementary functions (FUNCTIONS) stay calls. Each is compiled once in a
+process, from its own flat text, and LLVM puts it in place; Numba takes several milliseconds for a statement, LLVM does not.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ from ..core.errors import CompileError
 
 HELPER_FILES = ("half", "arith", "vmath")
 WIDE = {"f32": "f64", "f64": "f64"}  # what sums over many blocks are kept in; integers in i64
+
+FUNCTIONS = frozenset(f"{name}_{c}" for c in ("f32", "f64") for name in (
+    "acos", "asin", "atan", "atan2", "cos", "cosh", "erf", "erfc", "exp", "exp2", "expm1", "log", "log10", "log1p", "log2",
+    "pow", "sigmoid", "sin", "sinh", "tan", "tanh"))
 
 BUILTINS = {"min": "minimum", "max": "maximum"}  # Numba's own are not there in our target context
 
@@ -194,8 +199,9 @@ def generic_functions() -> frozenset[str]:
 
 # ------------------------------------------------------------------------------------------------ inline
 class _Inline:
-    def __init__(self, table: Mapping[str, ast.FunctionDef]):
-        self.table, self.count = table, 0
+    def __init__(self) -> None:
+        self.table = {name: f for name, f in helpers().items() if name not in FUNCTIONS}
+        self.count = 0
 
     def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
         out: list[ast.stmt] = []
@@ -262,8 +268,8 @@ def _copy(e: ast.expr) -> ast.expr:
 
 
 def inline_helpers(body: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements with every call of a helper function written out."""
-    return _Inline(helpers()).block(body)
+    """The statements with every call of a short helper function written out."""
+    return _Inline().block(body)
 
 
 def flatten_text(text: str) -> str:
@@ -273,3 +279,8 @@ def flatten_text(text: str) -> str:
     assert isinstance(f, ast.FunctionDef)
     f.body = inline_helpers(f.body)
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def function_text(name: str) -> str:
+    """Flat source of one of the elementary functions."""
+    return flatten_text(ast.unparse(helpers()[name]))

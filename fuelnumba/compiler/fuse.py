@@ -13,7 +13,7 @@ from ..core.ir import Graph, Node
 from . import bindings
 from .lower import view_base
 
-MAX_WEIGHT, MAX_POINTERS = 500, 24  # past these, compile time and registers cost more than a pass over memory
+MAX_WEIGHT, MAX_POINTERS = 250, 24  # past these, compile time and registers cost more than a pass over memory (measured)
 
 
 @dataclass(eq=False)

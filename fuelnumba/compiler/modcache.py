@@ -49,13 +49,15 @@ _engine: Any = None
 
 
 def _after_fork() -> None:
-    """Whichever thread held the lock is not there in a forked child."""
-    global _lock
-    _lock = threading.RLock()
+    """Python 3.11's cached_property has a lock, one for all instances; a child must not find it held."""
+    if hasattr(Source.__dict__["key"], "lock"):
+        Source.__dict__["key"].lock = threading.RLock()
+    _lock.release()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    # A fork waits for a compilation in another thread: Numba and LLVM have locks of their own, which a child would find held
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_after_fork)
 
 
 def folder() -> Path:
@@ -66,6 +68,9 @@ def folder() -> Path:
     except OSError as err:
         raise CacheError(f"cannot make the cache folder {path}: {err.strerror}",
                          cure="set FUELNUMBA_CACHE_DIR to a folder you may write to") from None
+    if path.is_symlink():
+        raise CacheError(f"the cache folder {path} is a symbolic link, which may lead to a folder of others",
+                         cure="remove the link, or set FUELNUMBA_CACHE_DIR to the folder that it leads to")
     if hasattr(os, "getuid"):
         info = path.stat()
         if info.st_uid != os.getuid() or info.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -120,6 +125,19 @@ def function(source: Source) -> int:
 
 
 def _obtain(source: Source) -> int:
+    for _ in range(3):
+        try:
+            return _obtain_once(source)
+        except _Vanished:  # someone deletes the cache while we use it
+            continue
+    return _obtain_once(source)
+
+
+class _Vanished(CacheError):
+    """The folder was there, and is not any more."""
+
+
+def _obtain_once(source: Source) -> int:
     key = key_of(source)
     path = folder() / key[:2] / f"k_{key}.o"
     start = time.perf_counter()
@@ -138,8 +156,9 @@ def _obtain(source: Source) -> int:
                     stats.seconds += time.perf_counter() - start
                     return load_object(*found)
         except OSError as err:
-            raise CacheError(f"cannot write to the cache folder {path.parent}: {err.strerror or err}",
-                             cure="make room there, or set FUELNUMBA_CACHE_DIR to another folder") from err
+            kind = _Vanished if isinstance(err, FileNotFoundError) else CacheError
+            raise kind(f"cannot write to the cache folder {path.parent}: {err.strerror or err}",
+                       cure="make room there, or set FUELNUMBA_CACHE_DIR to another folder") from err
     stats.loaded += 1
     return load_object(*found)
 
@@ -171,8 +190,12 @@ def _write(path: Path, symbol: str, code: bytes) -> None:
 
 def _replace(path: Path, data: bytes) -> None:
     temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
-    temporary.write_bytes(data)
-    os.replace(temporary, path)
+    try:
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)  # half of a file on a full disk
+        raise
 
 
 def compile_object(source: Source, module_path: Path) -> tuple[str, bytes]:

@@ -12,9 +12,14 @@ import llvmlite.binding as llvm
 from numba.core import config as numba_config
 from numba.core import types
 from numba.core.ccallback import CFunc
+from numba.core.compiler import Flags
+from numba.core.cpu_options import FastMathOptions
+from numba.core.errors import TypingError
 from numba.core.registry import CPUTarget
+from numba.extending import intrinsic
 
 from ..kernels import intrinsics
+from . import flatten
 
 config: Any = numba_config
 ENTRY = types.void(types.CPointer(types.int64), types.int64, types.int64)
@@ -50,7 +55,41 @@ def namespace() -> dict[str, Any]:
     """The words of generated kernels."""
     import numpy as np
 
-    return {name: getattr(intrinsics, name) for name in intrinsics.__all__} | {"np": np}
+    words = {name: getattr(intrinsics, name) for name in intrinsics.__all__} | {"np": np}
+    return words | {name: _function(name, words) for name in sorted(flatten.FUNCTIONS)}
+
+
+def _function(name: str, words: dict[str, Any]) -> Any:
+    """An elementary function as a word: a call of code that is compiled when it is first needed, and that LLVM inlines."""
+    kind = types.float32 if name.endswith("f32") else types.float64
+    signature = kind(*[kind] * len(flatten.helpers()[name].args.args))
+
+    @cache
+    def compiled() -> Callable[..., Any]:
+        space = namespace().copy()
+        exec(compile(flatten.function_text(name), f"<{name}>", "exec"), space)
+        made: Callable[..., Any] = space[name]
+        return made
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        flags: Any = Flags()
+        flags.error_model, flags.fastmath, flags.forceinline = "numpy", FastMathOptions({"contract"}), True
+        made = context.compile_subroutine(builder, compiled(), sig, flags=flags)
+        return context.call_internal(builder, made.fndesc, sig, args)
+
+    def one(typingctx: Any, x: Any) -> Any:
+        if x is not kind:
+            raise TypingError(f"{name} does not take {x}")
+        return signature, codegen
+
+    def two(typingctx: Any, x: Any, y: Any) -> Any:
+        if x is not kind or y is not kind:
+            raise TypingError(f"{name} does not take ({x}, {y})")
+        return signature, codegen
+
+    define = one if len(signature.args) == 1 else two
+    define.__name__ = name
+    return intrinsic(define)
 
 
 def compile_entry(fn: Callable[..., Any]) -> tuple[str, bytes]:

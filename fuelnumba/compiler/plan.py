@@ -14,6 +14,7 @@ from ..core.dims import Extent, product
 from ..core.dtypes import DType
 from ..core.ir import Graph, Node
 from ..core.layout import Layout, contiguous
+from ..core.ops import Kernel, Launch
 from ..core.source import Location
 from . import bindings
 from .bindings import UserKernel
@@ -97,6 +98,17 @@ class Plan:
 
     __repr__ = __str__
 
+    def svg(self, folded: bool | None = None) -> str:
+        """The lowered graph as a picture, SVG, with the ops of one kernel in one frame. folded: as for `Graph.svg`."""
+        from .show import plan_svg
+
+        return plan_svg(self, folded)
+
+    def _repr_html_(self) -> str:
+        from .show import plan_html
+
+        return plan_html(self)
+
 
 def make_plan(graph: Graph, input_layouts: Mapping[Node, Layout]) -> Plan:
     """Lower, order, fuse and lay out a traced graph. Raises NoKernelError, GraphError."""
@@ -113,17 +125,18 @@ class _Planner:
     def __init__(self, graph: Graph, lowered: Graph, layouts: Layouts):
         self.graph, self.lowered, self.layouts = graph, lowered, layouts
         self.storages: dict[Node, Storage] = {}
+        self.scratch: list[Storage] = []
 
     def plan(self, steps: Sequence[Step]) -> Plan:
         outputs = [self._output(o) for o in self.lowered.outputs]
         launches = []
         for k, s in enumerate(steps):
-            launch = self._region(s) if s.is_region else self._kernel(s.nodes[0])
-            for storage in launch.reads + launch.writes:
-                storage.first = k if storage.first < 0 else storage.first
-                storage.last = k
-            launches.append(launch)
-        return Plan(self.graph, self.lowered, launches, list(self.storages.values()), outputs, bindings.generation)
+            for launch in [self._region(s)] if s.is_region else self._kernel(s.nodes[0]):
+                for storage in launch.reads + launch.writes:
+                    storage.first = k if storage.first < 0 else storage.first
+                    storage.last = k
+                launches.append(launch)
+        return Plan(self.graph, self.lowered, launches, [*self.storages.values(), *self.scratch], outputs, bindings.generation)
 
     # -- storage
     def storage(self, node: Node) -> Storage:
@@ -134,7 +147,7 @@ class _Planner:
         return found
 
     def _new(self, root: Node, kind: str) -> Storage:
-        number = len(self.storages)
+        number = len(self.storages) + len(self.scratch)
         nbytes = product(root.shape) * root.dtype.itemsize
         if root.op is ir.INPUT:
             return Storage(number, "input", nbytes, self.lowered.inputs.index(root))
@@ -164,7 +177,7 @@ class _Planner:
                           reads=[self.storage(n) for n in made.pointers if n not in inside],
                           writes=[self.storage(o) for o in step.outputs])
 
-    def _kernel(self, node: Node) -> LaunchStep:
+    def _kernel(self, node: Node) -> list[LaunchStep]:
         read = [i for k, i in enumerate(node.inputs) if k != node.op.destroys]
         operands = [self.layouts.operand(i) for i in read]
         result = self.layouts.operand(node)
@@ -173,15 +186,31 @@ class _Planner:
         user = bindings.user_kernel(node)
         if user is not None:
             arrays = [(p, o.layout, o.dtype) for p, o in zip(pointers, [*operands, result])]
-            return LaunchStep(node.op.name, None, list(node.attributes.values()), 1, 1, node.where, [node], user=user,
-                              arrays=arrays, reads=reads, writes=writes, note="registered by the user")
+            return [LaunchStep(node.op.name, None, list(node.attributes.values()), 1, 1, node.where, [node], user=user,
+                               arrays=arrays, reads=reads, writes=writes, note="registered by the user")]
         kernel, refused = bindings.choose(node, operands, node.attributes)
         if kernel is None:
             raise bindings.no_kernel(node, refused)
         launch = kernel.launch(operands, [result], node.attributes)
-        source = kernel_source(kernel, bindings.key_dtypes(node), launch.bake)
+        note = "; ".join(refused)
+        if launch.finish is None:
+            return [self._launch(node, kernel, launch, bindings.key_dtypes(node), pointers, reads, writes, note)]
+        assert launch.scratch is not None
+        shape, dtype = launch.scratch
+        between = Storage(len(self.storages) + len(self.scratch), "temporary", product(shape) * dtype.itemsize)
+        self.scratch.append(between)
+        *sources, target = pointers
+        parts = self._launch(node, kernel, launch, (*(i.dtype for i in read), dtype), [*sources, Pointer(between, 0)], reads,
+                             [between], note)
+        parts.label += " in parts"
+        return [parts, self._launch(node, kernel, launch.finish, (dtype, node.dtype), [Pointer(between, 0), target], [between],
+                                    writes, note)]
+
+    def _launch(self, node: Node, kernel: Kernel, launch: Launch, dtypes: Sequence[DType], pointers: Sequence[Pointer],
+                reads: list[Storage], writes: list[Storage], note: str) -> LaunchStep:
+        source = kernel_source(kernel, dtypes, launch.bake)
         given = iter(pointers)
         args = [next(given) if p.kind == "pointer" else p.kind if p.kind in ("status", "site") else launch.args[p.name]
                 for p in source.params]
         return LaunchStep(source.label, source, args, launch.total, launch.cost, node.where, [node], kernel.blas,
-                          reads=reads, writes=writes, note="; ".join(refused))
+                          reads=reads, writes=writes, note=note)

@@ -4,6 +4,7 @@ comparison is `is`. Leaves that have identity (inputs, captured arrays) carry a 
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,19 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from .dims import SymEnv, same_shape
+from . import dtypes as dt
+from .dims import Dim, SymEnv, same_shape
 from .dtypes import DType
-from .errors import GraphError
+from .errors import ArgumentError, GraphError
 from .layout import Shape
 from .ops import Aval, OpDef, op
 from .source import Location
 
 Attrs = tuple[tuple[str, Any], ...]
+REPORT = "this is a bug in a pass: please report it with the printed graph"
 
 
 def _leaf(name: str, doc: str) -> OpDef:
     def infer(**attrs: Any) -> Aval:
-        raise GraphError(f"{name} nodes carry their own shape")
+        raise GraphError(f"{name} nodes carry their own shape", cure=REPORT)
 
     return op(name, "leaf", "", infer=infer, doc=doc)
 
@@ -71,12 +74,15 @@ _pool: weakref.WeakValueDictionary[Any, Node] = weakref.WeakValueDictionary()
 _lock = threading.Lock()
 _ids = itertools.count(1)
 
+if hasattr(os, "register_at_fork"):  # a child must not find it held by a thread that it does not have
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+
 
 def intern(op_: OpDef, inputs: Sequence[Node], attrs: Mapping[str, Any], shape: Shape, dtype: DType,
            where: Location | None = None) -> Node:
     """The node for this application: the existing one, if there is one."""
     items = tuple(attrs.items())
-    key = (op_.name, tuple(n.id for n in inputs), _freeze(items), shape, dtype.name)
+    key = (op_, tuple(n.id for n in inputs), _freeze(items), shape, dtype.name)
     with _lock:
         node = _pool.get(key)
         if node is None:
@@ -94,6 +100,8 @@ def _freeze(items: Attrs) -> Any:
 
 def freeze_value(v: Any) -> Any:
     """A value as (part of) a key: see `_freeze`."""
+    if isinstance(v, np.generic):  # compared with a tuple, it would give an array
+        return (type(v).__name__, v.tobytes())
     if isinstance(v, float):
         return ("float", v.hex())
     if isinstance(v, tuple):
@@ -124,6 +132,37 @@ class Captured:
 
 def constant_node(captured: Captured, shape: Shape, dtype: DType, where: Location | None = None) -> Node:
     return intern(CONSTANT, (), {"captured": captured}, shape, dtype, where)
+
+
+def canonical(value: Any, dtype: DType) -> Any:
+    """A number as `full` nodes keep it: a Python bool, int or float that `dtype` holds exactly.
+
+    f32 values keep their short spelling: 0.1, not 0.10000000149011612.
+    """
+    if isinstance(value, Dim):
+        return value
+    if dtype.kind == "b":
+        return bool(value)
+    if dtype.is_integer:
+        info = np.iinfo(dtype.numpy)
+        if not isinstance(value, (int, np.integer, np.bool_)):  # as a cast has it: truncated, saturated, NaN is 0
+            return 0 if value != value else int(min(max(float(value), info.min), info.max))
+        if not info.min <= value <= info.max:
+            raise ArgumentError(f"the Python int {value} does not fit {dtype}", cure="give a value that fits, or a wider dtype")
+        return int(value)
+    try:
+        v = float(value)
+    except OverflowError:
+        raise ArgumentError(f"the Python int {value} does not fit {dtype}") from None
+    if dtype is dt.f64 or v != v:
+        return v
+    with np.errstate(all="ignore"):
+        rounded = dtype.numpy.type(v)
+    if dtype is dt.f32:
+        short = float(str(rounded))
+        if np.float32(short) == rounded:
+            return short
+    return float(rounded)
 
 
 def full_node(value: Any, shape: Shape, dtype: DType, where: Location | None = None) -> Node:
@@ -171,6 +210,17 @@ class Graph:
 
     __repr__ = __str__
 
+    def svg(self, folded: bool | None = None) -> str:
+        """The graph as a picture, SVG. folded: whether repeated layers are drawn once; None: in graphs that are not small."""
+        from .picture import draw
+
+        return draw(self, folded)
+
+    def _repr_html_(self) -> str:
+        from .picture import graph_html
+
+        return graph_html(self)
+
 
 def topological(roots: Iterable[Node]) -> list[Node]:
     seen: set[Node] = set()
@@ -215,17 +265,17 @@ def verify(graph: Graph) -> None:
     for node in graph.nodes():
         if node.op is INPUT:
             if node not in declared:
-                raise GraphError(f"{node!r} is not among the graph's inputs", where=node.where)
+                raise GraphError(f"{node!r} is not among the graph's inputs", where=node.where, cure=REPORT)
             continue
         if node.op.kind == "leaf":
             continue
         least, most = node.op.arity()
         if not least <= len(node.inputs) <= most:
             raise GraphError(f"{node!r} has {len(node.inputs)} inputs; {node.op.name} takes {least} to {most}",
-                             where=node.where)
+                             where=node.where, cure=REPORT)
         out = node.op.infer(*(i.aval for i in node.inputs), **node.attributes)
         if out.dtype is not node.dtype or not same_shape(out.shape, node.shape):
-            raise GraphError(f"{node!r} should be {out}", where=node.where)
+            raise GraphError(f"{node!r} should be {out}", where=node.where, cure=REPORT)
     for o in graph.outputs:
         if not isinstance(o, Node):
-            raise GraphError(f"output {o!r} is not a node")
+            raise GraphError(f"output {o!r} is not a node", cure=REPORT)

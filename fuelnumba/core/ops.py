@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,10 +22,20 @@ from . import dtypes as dt
 from . import scalar
 from .dims import Dim, Extent, product
 from .dtypes import DType, dtype_of
-from .errors import ArgumentError, AxisError, DTypeError, ShapeError
+from .errors import ArgumentError, AxisError, DTypeError, FuelError, ShapeError
 from .layout import Layout, Shape
+from .source import PACKAGE_DIR, user_location
 
 CPU = "cpu"
+LARGEST = 2**62  # the longest length, and the most bytes an array may have: strides and sizes fit 64 bits
+
+
+class Origin(NamedTuple):
+    """Who declares something: the file (of a script, a notebook or a console `__main__`, whichever cell it is), and the
+    run of it, the code object of its import or cell."""
+
+    file: str
+    run: CodeType | None
 
 
 class Aval(NamedTuple):
@@ -49,13 +62,33 @@ class Attr:
     kind: str = ""
 
 
-def check_axis(axis: Any, rank: int) -> int:
+def whole(value: Any, what: str, cure: str | None = None) -> int:
+    """A static integer of any type. Raises ArgumentError, also when the value's own conversion fails, or passes 64 bits."""
     try:
-        k = axis.__index__()
-    except AttributeError:
-        raise ArgumentError(f"axis must be an integer, not {axis!r}") from None
+        k = operator.index(value)
+    except Exception as err:
+        if isinstance(err, FuelError):  # a traced value says it better
+            raise
+        raise ArgumentError(f"{what} must be an integer, not {shown(value)}", cure=cure) from None
+    if not -LARGEST <= k <= LARGEST:
+        raise ArgumentError(f"{what} {shown(k)} is too large")
+    return k
+
+
+def shown(value: Any) -> str:
+    """A value in an error message: short, whatever it is."""
+    try:
+        text = repr(value)
+    except Exception:  # an integer of too many digits, or a class of the user's
+        text = f"a value of type {type(value).__qualname__}"
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
+def check_axis(axis: Any, rank: int) -> int:
+    k = whole(axis, "axis", "give an int, or where several axes are taken, a tuple of ints")
     if not -rank <= k < rank:
-        raise AxisError(f"axis {k} is out of range for an array of rank {rank}")
+        raise AxisError(f"axis {k} is out of range for an array of rank {rank}",
+                        cure=f"its axes are {-rank} to {rank - 1}" if rank else "it has no axes")
     return k % rank
 
 
@@ -65,7 +98,8 @@ def check_axes(axes: Any, rank: int) -> tuple[int, ...]:
         return tuple(range(rank))
     found = [check_axis(a, rank) for a in (axes if isinstance(axes, (tuple, list)) else (axes,))]
     if len(set(found)) != len(found):
-        raise AxisError(f"axes {tuple(axes)} name an axis twice")
+        raise AxisError(f"axes {tuple(axes)} name an axis twice",
+                        cure="name each axis once; a negative one counts from the end")
     return tuple(sorted(found))
 
 
@@ -77,34 +111,57 @@ def Axes(default: Any = None) -> Attr:
     return Attr(lambda v, avals: check_axes(v, avals[0].rank), default, "axes")
 
 
-def _check_number(kind: type, v: Any) -> Any:
-    if isinstance(v, (bool, np.bool_)) is not (kind is bool) or not isinstance(v, (int, float, np.number, np.bool_)):
-        raise ArgumentError(f"expected a Python {kind.__name__}, not {v!r}")
-    if kind is int and not isinstance(v, (int, np.integer)):
-        raise ArgumentError(f"expected a Python int, not {v!r}")
-    return kind(v)
+def check_number(kind: type, v: Any) -> Any:
+    known = (int, np.integer) if kind is int else (int, float, np.integer, np.floating)
+    if isinstance(v, (bool, np.bool_, np.timedelta64)) or not isinstance(v, known):
+        raise ArgumentError(f"expected a Python {kind.__name__}, not {shown(v)}",
+                            cure="a parameter is a number that is known while tracing, not an array")
+    try:
+        return kind(v)
+    except OverflowError:
+        raise ArgumentError(f"{shown(v)} does not fit a float") from None
+
+
+def check_fits(v: int | float, dtype: DType) -> None:
+    """Raises ArgumentError for a number that an array of the dtype cannot hold: a fraction among integers, too large an int."""
+    if dtype.is_integer or dtype.kind == "b":
+        low, high = (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype.numpy).min), int(np.iinfo(dtype.numpy).max))
+        if not (v == v and low <= v <= high and v == int(v)):
+            raise ArgumentError(f"{shown(v)} does not fit {dtype}", cure="cast the array first, or give another value")
+    else:
+        check_number(float, v)
 
 
 def Float(default: Any = inspect.Parameter.empty, *, optional: bool = False) -> Attr:
-    return Attr(lambda v, _: None if v is None and optional else _check_number(float, v), default, "float")
+    return Attr(lambda v, _: None if v is None and optional else check_number(float, v), default, "float")
 
 
 def Number(default: Any = inspect.Parameter.empty) -> Attr:
     """A Python number kept as it is (int or float), or None where that is the default."""
-    def check(v: Any, _: Sequence[Aval]) -> Any:
+    def check(v: Any, avals: Sequence[Aval]) -> Any:
         if v is None and default is None:
             return None
-        return _check_number(int if isinstance(v, (int, np.integer)) and not isinstance(v, (bool, np.bool_)) else float, v)
+        number = check_number(int if isinstance(v, (int, np.integer)) and not isinstance(v, (bool, np.bool_)) else float, v)
+        if avals:
+            check_fits(number, avals[0].dtype)
+        return number
 
     return Attr(check, default, "number")
 
 
 def Int(default: Any = inspect.Parameter.empty) -> Attr:
-    return Attr(lambda v, _: _check_number(int, v), default, "int")
+    return Attr(lambda v, _: whole(check_number(int, v), "a parameter"), default, "int")
 
 
 def Bool(default: Any = inspect.Parameter.empty) -> Attr:
-    return Attr(lambda v, _: bool(v), default, "bool")
+    return Attr(lambda v, _: check_bool(v), default, "bool")
+
+
+def check_bool(v: Any) -> bool:
+    """A flag: a bool, or an integer as NumPy takes it."""
+    if not isinstance(v, (bool, np.bool_, int, np.integer)):
+        raise ArgumentError(f"expected True or False, not {shown(v)}")
+    return bool(v)
 
 
 def Dtype(default: Any = inspect.Parameter.empty) -> Attr:
@@ -114,9 +171,7 @@ def Dtype(default: Any = inspect.Parameter.empty) -> Attr:
 def check_extent(v: Any) -> Extent:
     if isinstance(v, Dim):
         return v
-    if not hasattr(v, "__index__"):
-        raise ArgumentError(f"a length must be an integer, not {v!r}")
-    return int(v.__index__())
+    return whole(v, "a length", "give an int, or a length of a traced value, such as x.shape[0]")
 
 
 def check_shape(v: Any) -> Shape:
@@ -145,12 +200,15 @@ class Operand(NamedTuple):
 class Launch:
     """How a kernel is called for given operands: the values of its extra parameters by name, the number of work items
     that `lo, hi` divide among threads, and the operations per item (for deciding on threads). `bake` are parameters
-    written into the source as literals."""
+    written into the source as literals. With `finish`, the kernel is launched twice: first into `scratch`, an array that
+    lives no longer, then from there into the output."""
 
     args: Mapping[str, Any]
     total: Extent
     cost: Extent = 1
     bake: Mapping[str, Any] = field(default_factory=dict)
+    scratch: Aval | None = None
+    finish: Launch | None = None
 
 
 # annotations of parameters that are values: numbers, then what `Launch.bake` writes into the source
@@ -174,6 +232,7 @@ class Kernel:
     accepts: Callable[[Sequence[Operand], Mapping[str, Any]], str | None] | None = None
     blas: bool = False
     optional: frozenset[str] = frozenset()  # parameters that an input of the op need not be there for
+    origin: Origin | None = None
 
     @property
     def name(self) -> str:
@@ -229,11 +288,15 @@ class OpDef:
     destroys: int | None = None  # the input whose storage the op overwrites; its kernels do not get it as an input
     last_axis: str = ""  # this attribute is an axis the kernels want last: the tracer permutes
     decompose: Callable[..., Any] | None = None  # (builder, input nodes, **attrs) -> node: the op in terms of others
+    # operands in float64 (indices as integers) and attributes; an elementwise op may leave the operands out: ()
     samples: Callable[[], Iterable[tuple[tuple[Any, ...], dict[str, Any]]]] | None = None
+    # relative error by dtype, where `testing.tolerance` is too strict; 'absolute': in ulp of 1, where the result cancels
     tolerance: Mapping[str, float] = field(default_factory=dict)
+    own_width: bool = False  # the result jumps where a quotient rounds: the reference is computed in the dtype's own width
     reference: str = ""  # the name in the reference system
     doc: str = ""
     kernels: list[Kernel] = field(default_factory=list)
+    origin: Origin | None = None
 
     @property
     def is_elementwise(self) -> bool:
@@ -247,7 +310,7 @@ class OpDef:
         return f"<op {self.name}>"
 
     def arity(self) -> tuple[int, float]:
-        least = sum(1 for n in self.inputs if not n.endswith("?") and not n.startswith("*"))
+        least = sum(1 for n in self.inputs if not n.endswith("?"))
         return least, float("inf") if any(n.startswith("*") for n in self.inputs) else len(self.inputs)
 
     def check_attrs(self, avals: Sequence[Aval], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -260,26 +323,38 @@ class OpDef:
         for name, attr in self.attrs.items():
             value = given.get(name, attr.default)
             if value is inspect.Parameter.empty:
-                raise ArgumentError(f"{self.name}() needs the parameter {name!r}")
+                raise ArgumentError(f"{self.name}() needs the parameter {name!r}",
+                                    cure="pass it by name")
             try:
                 out[name] = attr.check(value, avals)
             except (ArgumentError, AxisError, DTypeError) as err:
-                raise type(err)(f"{self.name}(): {name}: {err.what}", cure=err.cure) from None
+                which = "" if err.what.startswith(("axis", "axes")) else f"{name}: "  # they say it themselves
+                raise type(err)(f"{self.name}(): {which}{err.what}", cure=err.cure) from None
         return out
 
     def kernel(self, backend: str, types: Any, *, launch: Callable[..., Launch], strided: bool = False,
                accepts: Callable[..., str | None] | None = None, blas: bool = False) -> Callable[[Any], Any]:
-        """Decorator: attach a kernel for a backend. `types` is a tuple of dtypes for 'T', or a mapping of variables."""
+        """Decorator: attach a kernel for a backend. `types` is a tuple of dtypes for 'T', or a mapping of variables.
+
+        A kernel that an earlier run of the same file attached under this name is replaced (a cell that is run again).
+        Raises ArgumentError when the name is taken, or when the function's parameters do not end with lo, hi.
+        """
         table = dict(types) if isinstance(types, Mapping) else {"T": tuple(types)}
 
         def attach(fn: Callable[..., Any]) -> Callable[..., Any]:
             params = list(inspect.signature(fn).parameters)
             if params[-2:] != ["lo", "hi"]:
-                raise TypeError(f"kernel {fn.__name__} of {self.name} must end with the parameters lo, hi")
-            if any(k.fn.__name__ == fn.__name__ and k.backend == backend for k in self.kernels):
-                raise TypeError(f"{self.name} has a kernel {fn.__name__} for {backend} already")
+                raise ArgumentError(f"kernel {fn.__name__} of {self.name} must end with the parameters lo, hi",
+                                    where=user_location(), cure="they are the range of work items that one call computes")
             optional = frozenset(n[:-1] for n in self.inputs if n.endswith("?"))
-            self.kernels.append(Kernel(fn, backend, table, launch, strided, accepts, blas, optional))
+            made = Kernel(fn, backend, table, launch, strided, accepts, blas, optional, _origin())
+            same = [k for k, old in enumerate(self.kernels) if old.name == made.name and old.backend == backend]
+            if not same:
+                self.kernels.append(made)
+                return fn
+            _check_again(self.kernels[same[0]].origin, made.origin, f"a kernel {fn.__name__} of {self.name}", "the function")
+            self.kernels[same[0]] = made
+            _changed(f"the kernel {fn.__name__} of {self.name} was attached anew")
             return fn
 
         return attach
@@ -304,17 +379,58 @@ DOMAINS: dict[str, tuple[DType, ...]] = {
 OPS: dict[str, OpDef] = {}
 
 
+#: Called with a reason when an op or a kernel takes the place of an earlier one: what was made from that is no longer right.
+on_change: list[Callable[[str], None]] = []
+
+
+def _changed(reason: str) -> None:
+    for heard in on_change:
+        heard(reason)
+
+
+def _origin() -> Origin:
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    file = "__main__" if frame.f_globals.get("__name__") == "__main__" else frame.f_code.co_filename
+    run: FrameType | None = frame
+    while run is not None and not run.f_code.co_name.startswith(("<module", "<cell")):
+        run = run.f_back
+    return Origin(file, run.f_code if run else None)
+
+
+def _check_again(old: Origin | None, new: Origin | None, what: str, thing: str) -> None:
+    """A file that is run again may declare again what it declared. Raises ArgumentError when it does so in one run, or
+    when the name is that of another file."""
+    if old is None or new is None:
+        return
+    if old.file != new.file:
+        place = "among fuelnumba's own" if old.file.startswith(PACKAGE_DIR) else f"from {old.file}"
+        raise ArgumentError(f"there is {what} already, {place}", where=user_location(), cure=f"give {thing} another name")
+    if old.run is not None and old.run is new.run:
+        raise ArgumentError(f"{what} is declared twice", where=user_location(), cure=f"give {thing} another name")
+
+
 def op(name: str, kind: str, inputs: str, **fields: Any) -> OpDef:
-    """Declare an op: `inputs` is a string of names ('x w? *rest'). Raises TypeError when the name is taken or the
-    declaration contradicts itself."""
-    if name in OPS:
-        raise TypeError(f"op {name} is declared twice")
-    made = OpDef(name, kind, tuple(inputs.split()), **fields)
+    """Declare an op: `inputs` is a string of names ('x w? *rest').
+
+    An op that an earlier run of the same file declared is replaced, as when a notebook's cell is run again or a module is
+    reloaded, and what was traced with it is traced anew. Raises ArgumentError when the name is taken, or the declaration
+    contradicts itself.
+    """
+    origin = _origin()
+    old = OPS.get(name)
+    if old is not None:
+        _check_again(old.origin, origin, f"an op {name}", "the op")
+    made = OpDef(name, kind, tuple(inputs.split()), **fields, origin=origin)
     if made.expr is not None:
         used = _args_used(made.expr)
         if used and max(used) >= len(made.inputs):
-            raise TypeError(f"op {name}: its expression uses operand {max(used)} of {len(made.inputs)}")
+            raise ArgumentError(f"op {name}: its expression uses operand {max(used)} of {len(made.inputs)}",
+                                where=user_location())
     OPS[name] = made
+    if old is not None:
+        _changed(f"the op {name} was declared anew")
     return made
 
 
@@ -388,3 +504,16 @@ def fmt(shape: Shape) -> str:
 
 def numel(shape: Shape) -> Extent:
     return product(shape)
+
+
+def check_size(name: str, a: Aval) -> Aval:
+    """`a`, when its elements can be addressed; symbolic lengths are looked at when they are known. Raises ShapeError."""
+    total = a.dtype.itemsize
+    for n in a.shape:
+        if isinstance(n, int):
+            if n < 0:
+                raise ShapeError(f"{name}() cannot give an array of shape {fmt(a.shape)}: a length is negative")
+            total *= max(n, 1)
+    if total > LARGEST:
+        raise ShapeError(f"{name}() cannot give an array of shape {fmt(a.shape)}: it would be too large for any memory")
+    return a

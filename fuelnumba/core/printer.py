@@ -14,7 +14,7 @@ from .ir import Graph, Node
 
 def format_graph(graph: Graph) -> str:
     """The program text. It defines `NAME(inputs)`; captured arrays are read from the list `constants`."""
-    names = _names(graph)
+    names = node_names(graph)
     nodes = graph.nodes()
     captured = [n for n in nodes if n.op is ir.CONSTANT]
     arguments = [names[n] for n in graph.inputs]
@@ -36,7 +36,8 @@ def format_graph(graph: Graph) -> str:
     return "\n".join(["import fuelnumba.ops as ops", "", "", header, *body])
 
 
-def _names(graph: Graph) -> dict[Node, str]:
+def node_names(graph: Graph) -> dict[Node, str]:
+    """The variable of each node in the program text."""
     names: dict[Node, str] = {}
     taken = {"ops", "constants", "return"} | graph.env.hints.keys()
     for n in graph.inputs:
@@ -55,6 +56,11 @@ def _names(graph: Graph) -> dict[Node, str]:
             names[n] = f"v{count}"
             count += 1
     return names
+
+
+def line_of(n: Node, names: dict[Node, str]) -> str:
+    """The line of the program text that computes a node, with its comment."""
+    return f"{names[n]} = {_call(n, names)}   {_comment(n)}"
 
 
 def _symbol_sources(graph: Graph, names: dict[Node, str]) -> dict[str, str]:

@@ -6,22 +6,26 @@ source text is read when a message is rendered.
 
 from __future__ import annotations
 
+import functools
 import linecache
 import os
 import sys
+import sysconfig
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from types import CodeType
+from types import CodeType, FrameType
+from typing import NamedTuple
 
-__all__ = ["SKIP_PACKAGES", "Location", "user_location"]
+__all__ = ["SKIP_PACKAGES", "Location", "is_library_file", "locate", "user_location"]
 
 PACKAGE = __name__.partition(".")[0]
 PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 USERS = os.path.join(PACKAGE_DIR, "models") + os.sep  # written with the tracer, as users' code is
+BOUNDARY = (os.path.join(PACKAGE_DIR, "jit.py"), "_call_traced")  # file and function that calls what is traced
 
-#: Modules and packages whose frames stand between the user's line and us.
+#: Modules and packages whose frames stand between the user's line and us, and are never the user's.
 SKIP_PACKAGES = (
     PACKAGE,
     "numpy",
@@ -89,6 +93,44 @@ def _cells(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
+@functools.cache
+def is_library_file(file: str) -> bool:
+    """Is this file of the standard library, an installed distribution, or fuelnumba apart from its models?"""
+    if file.startswith("<frozen ") or file.endswith(".pyx"):  # Cython: known by the path it was built at
+        return True
+    if file.startswith("<"):
+        return False
+    path = os.path.abspath(file)
+    parts = path.split(os.sep)
+    if "site-packages" in parts or "dist-packages" in parts:
+        return True
+    if path.startswith(PACKAGE_DIR + os.sep):
+        return not path.startswith(USERS)
+    return path.startswith(_standard_places())
+
+
+@functools.cache
+def _standard_places() -> tuple[str, ...]:
+    paths = [sysconfig.get_paths()[kind] for kind in ("stdlib", "platstdlib")]
+    return tuple({p + os.sep for path in paths for p in (path, os.path.realpath(path))})
+
+
+class _Code(NamedTuple):
+    """What is known of a code object: the places found in it, None where it is never the user's."""
+
+    code: CodeType  # kept alive: it is known by its id
+    places: dict[int, Location] | None
+    library: bool  # of an installed distribution: the user's only when nothing else is
+    boundary: bool  # what is called from here is traced
+
+    def place(self, lasti: int) -> Location:
+        assert self.places is not None
+        found = self.places.get(lasti)
+        if found is None:
+            found = self.places[lasti] = locate(self.code, lasti)
+        return found
+
+
 class _Frames:
     """What is known about code objects for one choice of packages to skip."""
 
@@ -98,12 +140,13 @@ class _Frames:
 
     def __init__(self, skip: Sequence[str]) -> None:
         self.skip = tuple(skip)
-        self.known: dict[int, tuple[CodeType, dict[int, Location] | None]] = {}
+        self.known: dict[int, _Code] = {}
 
-    def entry(self, code: CodeType) -> tuple[CodeType, dict[int, Location] | None]:
+    def entry(self, code: CodeType) -> _Code:
         if len(self.known) >= self.LIMIT:
             self.known.clear()
-        found = self.known[id(code)] = (code, None if self.is_skipped(code) else {})
+        found = self.known[id(code)] = _Code(code, None if self.is_skipped(code) else {}, is_library_file(code.co_filename),
+                                             (os.path.abspath(code.co_filename), code.co_name) == BOUNDARY)
         return found
 
     def is_skipped(self, code: CodeType) -> bool:
@@ -128,7 +171,8 @@ def _place(package: str) -> str:
     return os.path.dirname(file) if os.path.basename(file).startswith("__init__.") else file
 
 
-def _locate(code: CodeType, lasti: int) -> Location:
+def locate(code: CodeType, lasti: int) -> Location:
+    """The place of one instruction."""
     # Positions come one per two-byte code unit.
     line, end_line, col, end_col = next(islice(code.co_positions(), lasti // 2, None), (None,) * 4)
     if line is None:
@@ -146,21 +190,24 @@ _others: dict[tuple[str, ...], _Frames] = {SKIP_PACKAGES: _default}
 
 
 def user_location(skip_packages: tuple[str, ...] = SKIP_PACKAGES) -> Location | None:
-    """The innermost line on the stack outside the given packages and modules; None when there is none."""
+    """The innermost line on the stack outside the given packages and modules; None when there is none.
+
+    Lines of other installed packages count only where a function of theirs is what is traced, or nothing else is there.
+    """
     frames = _default
     if skip_packages is not SKIP_PACKAGES:
         frames = _others.setdefault(skip_packages, _Frames(skip_packages))
     known = frames.known
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
+    installed: Location | None = None
     while frame is not None:
         code = frame.f_code
         found = known.get(id(code)) or frames.entry(code)
-        where = found[1]
-        if where is not None:
-            lasti = frame.f_lasti
-            location = where.get(lasti)
-            if location is None:
-                location = where[lasti] = _locate(code, lasti)
-            return location
-        frame = frame.f_back  # type: ignore[assignment]
-    return None
+        if found.places is not None:
+            if not found.library:
+                return found.place(frame.f_lasti)
+            installed = installed or found.place(frame.f_lasti)
+        elif found.boundary and installed is not None:
+            return installed
+        frame = frame.f_back
+    return installed

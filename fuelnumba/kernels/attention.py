@@ -12,7 +12,7 @@ from fuelnumba.core import dtypes as dt
 from fuelnumba.core.dims import Extent, product, same
 from fuelnumba.core.errors import ArgumentError, DTypeError, ShapeError
 from fuelnumba.core.layout import collapse
-from fuelnumba.core.ops import CPU, Attr, Aval, Bool, Float, Launch, Operand, fmt, op
+from fuelnumba.core.ops import CPU, Attr, Aval, Bool, Float, Launch, Operand, check_number, fmt, op
 from fuelnumba.kernels.generic import I, T, Word, exp, load, numbered, pad, store, tanh, upcast
 from fuelnumba.kernels.index import INDEX_TYPES
 from fuelnumba.kernels.lang import f64, i64, maximum, radd, rfma, select
@@ -136,18 +136,23 @@ def infer_attention(q: Aval, k: Aval, v: Aval, length: Aval | None = None, **att
     """[B, Hq, Sq, Dv]. Raises ShapeError naming the operands that do not fit."""
     for name, a in zip("qkv", (q, k, v)):
         if a.rank != 4:
-            raise ShapeError(f"attention(): {name} is {a}, but needs the axes (batch, heads, length, width)")
+            raise ShapeError(f"attention(): {name} is {a}, but needs the axes (batch, heads, length, width)",
+                             cure="insert the missing axes, e.g. x[None]")
         if a.dtype not in dt.FLOATS or a.dtype is not q.dtype:
             raise DTypeError(f"attention(): {name} is {a.dtype} and q is {q.dtype}: one float dtype is "
-                             f"needed")
+                             f"needed",
+                             cure="cast them to one of f32, f64, f16, bf16")
     if k.shape[0] != q.shape[0] or v.shape[:3] != k.shape[:3] or k.shape[3] != q.shape[3]:
         raise ShapeError(f"attention() got q {fmt(q.shape)}, k {fmt(k.shape)}, v {fmt(v.shape)}: batches, "
-                         f"k's and v's heads and lengths, and q's and k's widths must agree")
+                         f"k's and v's heads and lengths, and q's and k's widths must agree",
+                         cure="transpose to (batch, heads, length, width)")
     if k.shape[1] == 0 or q.shape[1] % k.shape[1] != 0:
-        raise ShapeError(f"attention(): {q.shape[1]} query heads do not divide among {k.shape[1]} key heads")
+        raise ShapeError(f"attention(): {q.shape[1]} query heads do not divide among {k.shape[1]} key heads",
+                         cure="the number of query heads must be a multiple of that of key heads")
     if length is not None and (length.dtype not in INDEX_TYPES or length.shape not in ((), q.shape[:1])):
         raise ArgumentError(f"attention(): length is {length}, but must be an integer scalar or one "
-                            f"for each batch")
+                            f"for each batch",
+                            cure="pass an int, or int64 lengths of shape (batch,)")
     return Aval((*q.shape[:3], v.shape[3]), q.dtype)
 
 
@@ -184,7 +189,8 @@ def attention_samples() -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
 
 
 def _check_scale(v: Any, avals: Sequence[Aval]) -> float:
-    return float(v) if v is not None else 1.0 / math.sqrt(max(float(avals[0].shape[-1]), 1.0))
+    width = float(avals[0].shape[-1]) if avals[0].shape else 1.0  # a scalar is refused by the shape rule
+    return check_number(float, v) if v is not None else 1.0 / math.sqrt(max(width, 1.0))
 
 
 attention = op("attention", "attention", "q k v length?", infer=infer_attention, ref=attention_ref,
@@ -269,18 +275,23 @@ def rope_accepts(inputs: Sequence[Operand], attrs: Mapping[str, Any]) -> str | N
 def infer_rope(x: Aval, cos: Aval, sin: Aval, *, interleaved: bool) -> Aval:
     """x's shape and dtype. Raises ShapeError for an odd width or tables of another shape."""
     if x.rank < 2:
-        raise ShapeError(f"rope() needs an array of rank 2 or more (..., length, width), not {x}")
+        raise ShapeError(f"rope() needs an array of rank 2 or more (..., length, width), not {x}",
+                         cure="insert axes in front: x[None]")
     rows, width = x.shape[-2:]
     if width % 2 != 0:
-        raise ShapeError(f"rope() turns pairs: the width {width} of {x} is odd")
+        raise ShapeError(f"rope() turns pairs: the width {width} of {x} is odd",
+                         cure="pad the last axis to an even width")
     for name, a in (("cos", cos), ("sin", sin)):
         if a.shape not in ((rows, width), (rows, width // 2)) or a.shape != cos.shape:
             raise ShapeError(f"rope(): {name} has shape {fmt(a.shape)}, but {x} needs "
-                             f"{fmt((rows, width))} or {fmt((rows, width // 2))} for both tables")
+                             f"{fmt((rows, width))} or {fmt((rows, width // 2))} for both tables",
+                             cure="give one row of cos and sin per position")
         if a.dtype is not x.dtype:
-            raise DTypeError(f"rope(): {name} is {a.dtype}, x is {x.dtype}")
+            raise DTypeError(f"rope(): {name} is {a.dtype}, x is {x.dtype}",
+                             cure="cast the tables: cos.astype(x.dtype)")
     if x.dtype not in dt.FLOATS:
-        raise DTypeError(f"rope() is not defined for {x.dtype}")
+        raise DTypeError(f"rope() is not defined for {x.dtype}",
+                         cure="cast it first, e.g. x.astype('f32')")
     return x
 
 

@@ -3,11 +3,16 @@ are generated (compiler/codegen). To add one, write one line here."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ..core.ops import Aval, Dtype, Int, Number, elementwise, op, same_shapes
+from ..core import dtypes as dt
+from ..core.dtypes import DType
+from ..core.errors import ArgumentError, DTypeError
+from ..core.ir import canonical
+from ..core.ops import Attr, Aval, Dtype, Int, Number, elementwise, op, same_shapes
 from ..core.scalar import (
     PRIMS,
     absolute,
@@ -74,20 +79,42 @@ _LOGICAL = [("logical_and", "and"), ("logical_or", "or"), ("logical_xor", "xor")
 
 
 
-def _unary(name: str, prim: str, **fields: Any) -> None:
-    elementwise(name, lambda x: call(prim, x), ref=PRIMS[prim].ref, **fields)
+def _unary(name: str, prim: str, ref: Any = None, **fields: Any) -> None:
+    elementwise(name, lambda x: call(prim, x), ref=ref or PRIMS[prim].ref, **fields)
 
 
-def _binary(name: str, prim: str, **fields: Any) -> None:
-    elementwise(name, lambda x, y: call(prim, x, y), ref=PRIMS[prim].ref, **fields)
+def _binary(name: str, prim: str, ref: Any = None, **fields: Any) -> None:
+    elementwise(name, lambda x, y: call(prim, x, y), ref=ref or PRIMS[prim].ref, **fields)
+
+
+def power_ref(x: Any, y: Any) -> Any:
+    """NumPy refuses negative integer exponents: here they round towards 0, and 0 to a negative power is 0."""
+    x, y = np.asarray(x), np.asarray(y)
+    if x.dtype.kind not in "iu":
+        return np.power(x, y)
+    up = np.power(x, np.maximum(y, y.dtype.type(0)))
+    below = np.where(x == 1, 1, np.where(x == -1, np.where(y % 2 == 0, 1, -1), 0))
+    return np.where(y >= 0, up, below).astype(x.dtype)
+
+
+def whole(of_floats: Any) -> Any:
+    """A rounding's reference: integers are whole already, while NumPy may take them through float64."""
+    return lambda x: of_floats(x) if np.asarray(x).dtype.kind == "f" else x
+
+
+_FIELDS: dict[str, dict[str, Any]] = {
+    **{_name: {"ref": whole(_fn)} for _name, _fn in
+       [("floor", np.floor), ("ceil", np.ceil), ("trunc", np.trunc), ("round", np.rint)]},
+    "power": {"ref": power_ref}, "floor_divide": {"own_width": True}, "remainder": {"own_width": True},
+}
 
 
 for _name, _prim, _domain, _reference, _doc in _UNARY:
-    _unary(_name, _prim, domain=_domain, reference=_reference, doc=_doc)
+    _unary(_name, _prim, domain=_domain, reference=_reference, doc=_doc, **_FIELDS.get(_name, {}))
 for _name, _prim in _TESTS:
     _unary(_name, _prim, domain="any", out="bool", doc=f"{_name[2:]}, as booleans")
 for _name, _prim, _domain, _reference, _doc in _BINARY:
-    _binary(_name, _prim, domain=_domain, reference=_reference, doc=_doc)
+    _binary(_name, _prim, domain=_domain, reference=_reference, doc=_doc, **_FIELDS.get(_name, {}))
 for _name, _prim, _reference in _COMPARE:
     _binary(_name, _prim, domain="any", out="bool", reference=_reference,
             doc=f"x {PRIMS[_prim].f.split()[1]} y as booleans; false when either is NaN" if _prim != "ne"  # type: ignore[union-attr]
@@ -104,6 +131,7 @@ elementwise("silu", lambda x: x * sigmoid(x), reference="Silu", doc="x * sigmoid
 elementwise("relu", lambda x: maximum(x, 0), domain="number", reference="Relu", doc="max(x, 0)")
 elementwise("step", lambda x: where(x > 0, 1, 0), domain="number", reference="Step", doc="1 where x > 0, else 0")
 elementwise("gelu", lambda x: 0.5 * x * erfc(x * -0.7071067811865476), reference="GeluErf",
+            tolerance={"f64": 1e-12},  # the rounding of x / sqrt(2) is raised to its square
             doc="x * Phi(x), exact also in the negative tail")
 # (1 + tanh(u)) / 2 is sigmoid(2 * u), which stays exact where tanh(u) rounds to -1
 elementwise("gelu_tanh", lambda x: x * sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x)),
@@ -119,11 +147,56 @@ def _same_as_x(*avals: Aval, **attrs: Any) -> Aval:
     return Aval(same_shapes("an elementwise op", avals), avals[0].dtype)
 
 
+def _bounds(dtype: DType, low: float | None, high: float | None) -> tuple[Any, Any]:
+    """The bounds of a clamp in its dtype; None where every number of the dtype is within. Raises ArgumentError."""
+    if not dtype.is_integer:
+        return tuple(None if v is None else canonical(v, dtype) for v in (low, high))  # type: ignore[return-value]
+    for v in (low, high):
+        if isinstance(v, float) and not (v.is_integer() or abs(v) == float("inf")):
+            raise ArgumentError(f"clamp(): {v} is no bound for {dtype}", cure="give an integer, or cast the array to floats")
+    info = np.iinfo(dtype.numpy)
+    return (None if low is None or low <= info.min else _fitting(low, dtype),
+            None if high is None or high >= info.max else _fitting(high, dtype))
+
+
+def _fitting(v: float, dtype: DType) -> Any:
+    if abs(v) == float("inf"):
+        raise ArgumentError(f"clamp(): no {dtype} is within a bound of {v}")
+    return canonical(int(v), dtype)
+
+
+def _clamp_aval(x: Aval, min: float | None, max: float | None) -> Aval:
+    _bounds(x.dtype, min, max)
+    return x
+
+
 def _clamp(build: Any, inputs: Any, *, min: float | None, max: float | None) -> Any:
     x, = inputs
+    min, max = _bounds(x.dtype, min, max)
     if min is not None:
         x = build.op("maximum", (x, build.full_like(x, min)))
     return x if max is None else build.op("minimum", (x, build.full_like(x, max)))
+
+
+def _infer_powi(x: Aval, *, n: int) -> Aval:
+    if n < 0 and not x.dtype.is_float:
+        raise DTypeError(f"powi(): {x.dtype} has no negative powers, and n is {n}",
+                         cure="cast to floats first, e.g. x.astype(np.float64)")
+    return x
+
+
+def _check_fill(v: Any, avals: Sequence[Aval]) -> Any:
+    """The value, which must be one that the array can hold."""
+    dtype = avals[0].dtype
+    if dtype.kind == "b" and isinstance(v, (bool, np.bool_)):
+        return bool(v)
+    number = Number().check(v, avals)
+    if dtype.is_float:
+        return number
+    low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max)
+    if not (low <= number <= high and number == int(number)):
+        raise ArgumentError(f"{dtype} cannot hold {v!r}", cure="cast the array first, e.g. x.astype(np.float64)")
+    return bool(number) if dtype.kind == "b" else int(number)
 
 
 def _powi(build: Any, inputs: Any, *, n: int) -> Any:
@@ -141,19 +214,24 @@ def _powi(build: Any, inputs: Any, *, n: int) -> Any:
     return out if n > 0 else build.op("reciprocal", (out,))
 
 
-op("clamp", "elementwise", "x", infer=_same_as_x, domain="number", decompose=_clamp, reference="Clamp",
-   attrs={"min": Number(None), "max": Number(None)}, doc="x held between min and max; either may be None",
+op("clamp", "elementwise", "x", infer=_clamp_aval, domain="number", decompose=_clamp, reference="Clamp",
+   attrs={"min": Number(None), "max": Number(None)},
+   samples=lambda: [((), {"min": 1, "max": 100}), ((), {"max": 3}), ((), {"min": 2}), ((), {})],
+   doc="x held between min and max; either may be None",
    ref=lambda x, min, max: np.clip(x, min, max) if (min, max) != (None, None) else x)
-op("powi", "elementwise", "x", infer=_same_as_x, domain="number", decompose=_powi, reference="PowI",
-   attrs={"n": Int()}, ref=lambda x, n: np.power(x, n), doc="x to the power of a static integer n, by multiplication")
+op("powi", "elementwise", "x", infer=_infer_powi, domain="number", decompose=_powi, reference="PowI",
+   attrs={"n": Int()}, samples=lambda: [((), {"n": n}) for n in (0, 1, 2, 3, 5, -1, -3)],
+   tolerance={"f16": 4e-3, "bf16": 3e-2},  # rounded after each multiplication
+   ref=lambda x, n: np.power(x, n), doc="x to the power of a static integer n, by multiplication")
 op("masked_fill", "elementwise", "x condition", infer=_same_as_x, domain="any", reference="MaskedFill",
-   attrs={"value": Number()}, ref=lambda x, condition, value: np.where(condition, value, x),
+   attrs={"value": Attr(_check_fill, kind="number")}, samples=lambda: [((), {"value": 7})],
+   ref=lambda x, condition, value: np.where(condition, value, x),
    decompose=lambda build, xs, *, value: build.op("where", (xs[1], build.full_like(xs[0], value), xs[0])),
    doc="x with `value` where condition holds")
 
 
 # ------------------------------------------------------------------------------- conversion
 op("cast", "elementwise", "x", infer=lambda x, dtype: Aval(x.shape, dtype), attrs={"dtype": Dtype()}, domain="mixed",
-   ref=lambda x, dtype: x, reference="Cast",
+   samples=lambda: [((), {"dtype": d.name}) for d in dt.ALL], ref=lambda x, dtype: x, reference="Cast",
    doc="x in another dtype. To integers: truncates towards zero, saturates at the ends, NaN gives 0. To narrower floats: "
        "rounds to nearest even; f8e4m3 has no infinity, so what overflows becomes NaN")

@@ -17,7 +17,7 @@ from fuelnumba.core.dims import Extent, product
 from fuelnumba.core.dtypes import DType, of_numpy
 
 __all__ = [
-    "I", "T", "W", "Word", "ceil_div", "copy_element", "cos", "erf", "exp", "load", "log", "numbered", "pad",
+    "I", "T", "U", "W", "Word", "ceil_div", "copy_element", "cos", "erf", "exp", "load", "log", "numbered", "pad",
     "sigmoid", "sin", "store", "tanh", "upcast",
 ]
 
@@ -46,6 +46,11 @@ def T(x: Any) -> Any:
     """The computation type of type variable T: f32 for the half types, otherwise the type itself."""
     dtype = of_numpy(x.dtype) if isinstance(x, np.generic) else None
     return np.float32(x) if dtype is not None and dtype.compute == "f32" else x
+
+
+def U(x: Any) -> Any:
+    """The computation type of type variable U, that of a result whose dtype is not the operands'."""
+    return x
 
 
 def W(x: Any) -> Any:

@@ -130,7 +130,8 @@ def infer_gather(x: Aval, indices: Aval, *, axis: int) -> Aval:
     for k, (n, m) in enumerate(zip(x.shape, indices.shape)):
         if k != axis and n != m:
             raise ShapeError(f"gather() got shapes {fmt(x.shape)} and {fmt(indices.shape)}: axis {k} is {n} "
-                             f"in one and {m} in the other, and only axis {axis} may differ")
+                             f"in one and {m} in the other, and only axis {axis} may differ",
+                             cure="broadcast the indices first, or use np.take_along_axis, which does")
     return Aval(indices.shape, x.dtype)
 
 
@@ -149,7 +150,8 @@ def infer_index_select(x: Aval, indices: Aval, *, axis: int) -> Aval:
 
 def infer_embedding(weight: Aval, indices: Aval) -> Aval:
     if weight.rank != 2:
-        raise ShapeError(f"embedding() needs a table of rank 2, not {weight}")
+        raise ShapeError(f"embedding() needs a table of rank 2, not {weight}",
+                         cure="use take(x, indices, axis=0) for other ranks")
     check_indices("embedding", indices)
     return Aval(indices.shape + weight.shape[1:], weight.dtype)
 

@@ -150,13 +150,16 @@ def _accepts_gemv_columns(inputs: Sequence[Operand], attrs: Mapping[str, Any]) -
     return _is_row(inputs) or (None if _unit(inputs[1], -1) else "b is not stored row by row") or _batch_refusal(inputs)
 
 
-def _launch_gemv(axis: int, block: int) -> Any:
+def _launch_gemv(axis: int) -> Any:
     def launch(inputs: Sequence[Operand], outputs: Sequence[Operand], attrs: Mapping[str, Any]) -> Launch:
         a, b = inputs
         k, n = b.shape[-2:]
         args = _batch_args(a, b) | {"n": n, "k": k, "ld": b.layout.strides[axis]}
-        total = args["batch0"] * args["batch1"] * _ceil_div(n, block)
-        return Launch(args, total, block * k * 3, {"BLOCK": block})  # bound by memory
+        bake: dict[str, Any] = {"BLOCK": GEMV_ROWS}
+        if axis == -2:  # a page of each row where that leaves items to share: memory is read slowly in shorter pieces
+            bake = {"BLOCK": 1024 if isinstance(n, int) and n >= 4096 else GEMV_COLUMNS, "stack": f"stack_{a.dtype}"}
+        total = args["batch0"] * args["batch1"] * _ceil_div(n, bake["BLOCK"])
+        return Launch(args, total, bake["BLOCK"] * k * 3, bake)  # bound by memory
 
     return launch
 
@@ -172,7 +175,7 @@ def _launch_loops(inputs: Sequence[Operand], outputs: Sequence[Operand], attrs: 
 
 # ------------------------------------------------------------------------------------------------ kernels
 # Tried in this order: the first that accepts the operands is used.
-@matmul.kernel(CPU, (dt.f32, dt.f64), launch=_launch_gemv(-1, GEMV_ROWS), strided=True, accepts=_accepts_gemv_rows)
+@matmul.kernel(CPU, (dt.f32, dt.f64), launch=_launch_gemv(-1), strided=True, accepts=_accepts_gemv_rows)
 def gemv_rows(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: int, b_s1: int, n: int, k: int, ld: int,
               BLOCK: int, lo, hi):
     """out[j] = sum of a * row j of b's transpose: four rows at a time, each read once."""
@@ -214,10 +217,11 @@ def gemv_rows(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: i
             j += 1
 
 
-@matmul.kernel(CPU, (dt.f32, dt.f64), launch=_launch_gemv(-2, GEMV_COLUMNS), strided=True, accepts=_accepts_gemv_columns)
+@matmul.kernel(CPU, (dt.f32, dt.f64), launch=_launch_gemv(-2), strided=True, accepts=_accepts_gemv_columns)
 def gemv_columns(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: int, b_s1: int, n: int, k: int, ld: int,
-                 BLOCK: int, lo, hi):
+                 BLOCK: int, stack: Word, lo, hi):
     """out = sum over i of a[i] * row i of b, for blocks of neighbouring columns; four rows of b at a time."""
+    total = stack(BLOCK)
     blocks = (n + BLOCK - 1) // BLOCK
     for item in range(lo, hi):
         batch = item // blocks
@@ -227,7 +231,7 @@ def gemv_columns(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0
         b0 = batch // batch1 * b_s0 + batch % batch1 * b_s1 + first
         o0 = batch * n + first
         for j in range(width):
-            store(out, o0 + j, T(0))
+            total[j] = T(0)
         i = 0
         while i + 4 <= k:
             p = b0 + i * ld
@@ -239,18 +243,19 @@ def gemv_columns(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0
             x2 = load(a, a0 + i + 2)
             x3 = load(a, a0 + i + 3)
             for j in range(width):
-                v = load(out, o0 + j)
-                v = rfma(x0, load(b, p + j), v)
+                v = rfma(x0, load(b, p + j), total[j])
                 v = rfma(x1, load(b, q + j), v)
                 v = rfma(x2, load(b, r + j), v)
-                store(out, o0 + j, rfma(x3, load(b, s + j), v))
+                total[j] = rfma(x3, load(b, s + j), v)
             i += 4
         while i < k:
             p = b0 + i * ld
             x0 = load(a, a0 + i)
             for j in range(width):
-                store(out, o0 + j, rfma(x0, load(b, p + j), load(out, o0 + j)))
+                total[j] = rfma(x0, load(b, p + j), total[j])
             i += 1
+        for j in range(width):
+            store(out, o0 + j, total[j])
 
 
 @matmul.kernel(CPU, (dt.f32, dt.f64), launch=_launch_gemm, strided=True, accepts=_accepts_gemm, blas=True)

@@ -98,7 +98,8 @@ def _check_at(value: Any, avals: Sequence[Aval]) -> tuple[Extent, ...]:
         return (0,) * rank
     at = tuple(check_extent(v) for v in (value if isinstance(value, (tuple, list)) else (value,)))
     if len(at) != rank:
-        raise ArgumentError(f"{fmt(at)} needs one start for each of {rank} axes")
+        raise ArgumentError(f"{fmt(at)} needs one start for each of {rank} axes",
+                            cure="give a tuple with a start for every axis")
     return at
 
 
@@ -110,21 +111,26 @@ def infer_write_slice(x: Aval, src: Aval, start: Aval | None = None, *, at: tupl
                       axis: int | None) -> Aval:
     """x's shape and dtype. Raises ShapeError when the slice leaves x, naming start, length and bound."""
     if src.rank != x.rank:
-        raise ShapeError(f"write_slice() got {x} and a source of rank {src.rank}: the ranks must be equal")
+        raise ShapeError(f"write_slice() got {x} and a source of rank {src.rank}: the ranks must be equal",
+                         cure="insert axes: src[None]")
     if src.dtype is not x.dtype:
         raise DTypeError(f"write_slice() cannot write {src.dtype} into {x.dtype}",
                          cure="cast the source: src.astype(x.dtype)")
     if (start is None) is not (axis is None):
-        raise ArgumentError("write_slice() needs both start and axis, or neither")
+        raise ArgumentError("write_slice() needs both start and axis, or neither",
+                            cure="pass start together with axis")
     if start is not None and (start.rank != 0 or start.dtype not in INDEX_TYPES):
-        raise ArgumentError(f"write_slice(): start must be an integer scalar, not {start}")
+        raise ArgumentError(f"write_slice(): start must be an integer scalar, not {start}",
+                            cure="give an int, or a traced integer without axes")
     for k, (first, n, bound) in enumerate(zip(at, src.shape, x.shape)):
         if k == axis:  # where it begins is known at run time only
             if n > bound:
-                raise ShapeError(f"write_slice(): length {n} exceeds the bound {bound} of axis {k}")
+                raise ShapeError(f"write_slice(): length {n} exceeds the bound {bound} of axis {k}",
+                                 cure="cut the source, or write into a longer buffer")
         elif first < 0 or first + n > bound:
             raise ShapeError(f"write_slice(): start {first} with length {n} leaves axis {k}, "
-                             f"whose bound is {bound}")
+                             f"whose bound is {bound}",
+                             cure="starts are not negative, and start + length must not pass the bound")
     return x
 
 
@@ -158,7 +164,8 @@ write_slice.kernel(CPU, {"T": dt.ALL, "I": INDEX_TYPES}, launch=write_slice_laun
 # ---------------------------------------------------------------- concat, stack, split
 def infer_concat(*xs: Aval, axis: int) -> Aval:
     if not xs:
-        raise ArgumentError("concat() needs at least one array")
+        raise ArgumentError("concat() needs at least one array",
+                            cure="pass one or more")
     total: Extent = 0
     for x in xs:
         if x.dtype is not xs[0].dtype:
@@ -166,7 +173,8 @@ def infer_concat(*xs: Aval, axis: int) -> Aval:
         pairs = enumerate(zip(x.shape, xs[0].shape))
         if x.rank != xs[0].rank or any(n != m for k, (n, m) in pairs if k != axis):
             raise ShapeError(f"concat() got shapes {fmt(xs[0].shape)} and {fmt(x.shape)}: "
-                             f"only axis {axis} may differ")
+                             f"only axis {axis} may differ",
+                             cure="transpose, pad or cut the others to one shape, or name another axis")
         total = total + x.shape[axis]
     return Aval(xs[0].shape[:axis] + (total,) + xs[0].shape[axis + 1:], xs[0].dtype)
 
@@ -188,12 +196,14 @@ def decompose_concat(builder: Any, inputs: Sequence[Any], *, axis: int) -> Any:
 
 def infer_stack(*xs: Aval, axis: int) -> Aval:
     if not xs:
-        raise ArgumentError("stack() needs at least one array")
+        raise ArgumentError("stack() needs at least one array",
+                            cure="pass one or more")
     for x in xs:
         if x.dtype is not xs[0].dtype:
             raise DTypeError(f"stack() got {xs[0].dtype} and {x.dtype}", cure="cast one of them")
         if x.shape != xs[0].shape:
-            raise ShapeError(f"stack() got shapes {fmt(xs[0].shape)} and {fmt(x.shape)}: they must be equal")
+            raise ShapeError(f"stack() got shapes {fmt(xs[0].shape)} and {fmt(x.shape)}: they must be equal",
+                             cure="broadcast or cut them to one shape; concat joins arrays that differ along one axis")
     return Aval(xs[0].shape[:axis] + (len(xs),) + xs[0].shape[axis:], xs[0].dtype)
 
 

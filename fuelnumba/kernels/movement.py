@@ -8,15 +8,18 @@ import numpy as np
 
 from ..core import scalar
 from ..core.dims import Extent, product
-from ..core.errors import AxisError, ShapeError
+from ..core.errors import ArgumentError, AxisError, ShapeError
 from ..core.layout import Shape
-from ..core.ops import Attr, Aval, Axis, Int, ShapeAttr, check_axis, check_extent, fmt, op
+from ..core.ops import Attr, Aval, Axis, Int, ShapeAttr, check_axis, check_extent, fmt, op, shown
 
 
 def _permutation(axes: Any, avals: Any) -> tuple[int, ...]:
+    if not isinstance(axes, (tuple, list, range)):
+        raise ArgumentError(f"axes must be a tuple of integers, not {shown(axes)}")
     found = tuple(check_axis(a, avals[0].rank) for a in axes)
     if sorted(found) != list(range(avals[0].rank)):
-        raise AxisError(f"axes {tuple(axes)} do not name each of {avals[0].rank} axes once")
+        raise AxisError(f"axes {tuple(axes)} do not name each of {avals[0].rank} axes once",
+                        cure="name every axis once, e.g. (1, 0)")
     return found
 
 
@@ -31,14 +34,18 @@ def _permute(x: Aval, axes: tuple[int, ...]) -> Aval:
 def _broadcast_to(x: Aval, shape: Shape) -> Aval:
     lead = len(shape) - x.rank
     if lead < 0 or any(n != 1 and n != m for n, m in zip(x.shape, shape[lead:])):
-        raise ShapeError(f"cannot broadcast shape {fmt(x.shape)} to {fmt(shape)}")
+        raise ShapeError(f"cannot broadcast shape {fmt(x.shape)} to {fmt(shape)}",
+                         cure="lengths must be equal or 1, counted from the last axis")
     return Aval(shape, x.dtype)
 
 
 def _slice(x: Aval, axis: int, start: Extent, length: Extent, step: int) -> Aval:
     last = start + (length - 1) * step
+    if length < 0:
+        raise ShapeError(f"slice() cannot have the negative length {length}")
     if length != 0 and not (0 <= start < x.shape[axis] and 0 <= last < x.shape[axis]):
-        raise ShapeError(f"slice() of {length} elements from {start} by {step} leaves axis {axis} of length {x.shape[axis]}")
+        raise ShapeError(f"slice() of {length} elements from {start} by {step} leaves axis {axis} of length {x.shape[axis]}",
+                         cure="a slice must lie within its axis")
     return Aval(x.shape[:axis] + (length,) + x.shape[axis + 1:], x.dtype)
 
 
@@ -52,7 +59,8 @@ def _squeeze(x: Aval, axis: int) -> Aval:
 def _reshape(x: Aval, shape: Shape) -> Aval:
     if product(x.shape) != product(shape):
         raise ShapeError(f"cannot reshape {fmt(x.shape)} ({product(x.shape)} elements) to {fmt(shape)} "
-                         f"({product(shape)} elements)")
+                         f"({product(shape)} elements)",
+                         cure="the numbers of elements must be equal; one length may be -1")
     return Aval(shape, x.dtype)
 
 
@@ -60,31 +68,46 @@ def _slice_ref(x: Any, axis: int, start: int, length: int, step: int) -> Any:
     return np.take(x, [start + k * step for k in range(length)], axis)
 
 
+def _samples(*attrs: dict[str, Any], shape: tuple[int, ...] = (3, 4, 5)) -> Any:
+    """Views of one array, with these attributes."""
+    return lambda: [((np.arange(float(np.prod(shape))).reshape(shape),), a) for a in attrs]
+
+
 _insert = Attr(lambda v, avals: check_axis(v, avals[0].rank + 1), kind="axis")
 
 op("permute", "view", "x", attrs={"axes": Attr(_permutation, kind="axes")}, infer=_permute, domain="mixed",
+   samples=_samples({"axes": (2, 0, 1)}, {"axes": (0, 1, 2)}, {"axes": (1, 0, 2)}),
    view=lambda x, axes: x.permute(axes), ref=lambda x, axes: np.transpose(x, axes), reference="Permute",
    doc="axes in another order: out axis k is x's axis axes[k]")
 op("broadcast_to", "view", "x", attrs={"shape": ShapeAttr()}, infer=_broadcast_to, domain="mixed",
+   samples=_samples({"shape": (2, 3, 4, 5)}, {"shape": (3, 4, 5)}),
    view=lambda x, shape: x.broadcast_to(shape), ref=lambda x, shape: np.broadcast_to(x, shape), reference="BroadcastTo",
    doc="x repeated along axes of length 1 and new leading axes, by NumPy's rule")
-op("slice", "view", "x", domain="mixed", infer=_slice, reference="Slice", ref=_slice_ref,
+op("slice", "view", "x",
+   samples=_samples(*({"axis": a, "start": b, "length": n, "step": s} for a, b, n, s in
+                      [(0, 1, 2, 1), (1, 3, 4, -1), (2, 0, 3, 2), (2, 4, 2, -3), (1, 2, 0, 1)])),
+   domain="mixed", infer=_slice, reference="Slice", ref=_slice_ref,
    attrs={"axis": Axis(), "start": _extent_attr(0), "length": _extent_attr(1), "step": _extent_attr(1)},
    view=lambda x, axis, start, length, step: x.slice(axis, start, length, step),
    doc="`length` elements of one axis, from `start` on, every `step`-th; a negative step walks backwards")
 op("flip", "view", "x", attrs={"axis": Axis()}, infer=lambda x, axis: x, domain="mixed",
+   samples=_samples({"axis": 0}, {"axis": -1}),
    view=lambda x, axis: x.flip(axis), ref=lambda x, axis: np.flip(x, axis), reference="Flip", doc="one axis reversed")
 op("squeeze", "view", "x", attrs={"axis": Axis()}, infer=_squeeze, domain="mixed",
+   samples=_samples({"axis": 0}, {"axis": -1}, shape=(1, 12, 1)),
    view=lambda x, axis: x.squeeze(axis), ref=lambda x, axis: np.squeeze(x, axis), reference="Squeeze",
    doc="x without an axis of length 1")
-op("unsqueeze", "view", "x", attrs={"axis": _insert}, domain="mixed", reference="Unsqueeze",
+op("unsqueeze", "view", "x", attrs={"axis": _insert},
+   samples=_samples({"axis": 0}, {"axis": 3}, {"axis": 1}),
+   domain="mixed", reference="Unsqueeze",
    infer=lambda x, axis: Aval(x.shape[:axis] + (1,) + x.shape[axis:], x.dtype),
    view=lambda x, axis: x.unsqueeze(axis), ref=lambda x, axis: np.expand_dims(x, axis),
    doc="x with a new axis of length 1 before `axis`")
 op("reshape", "view", "x", attrs={"shape": ShapeAttr()}, infer=_reshape, domain="mixed",
+   samples=_samples({"shape": (12, 5)}, {"shape": (5, 12)}, {"shape": (10, 2, 3)}, {"shape": (60,)}),
    view=lambda x, shape: x.reshape(shape), ref=lambda x, shape: np.reshape(x, shape), reference="Reshape",
    doc="the same elements in row-major order under another shape; copies when x's layout does not allow a view")
-op("contiguous", "elementwise", "x", infer=lambda x: x, expr=scalar.arg(0), ref=lambda x: np.ascontiguousarray(x), domain="mixed",
+op("contiguous", "elementwise", "x", infer=lambda x: x, expr=scalar.arg(0), ref=lambda x: np.array(x, order="C"), domain="mixed",
    reference="Contiguize", doc="a row-major copy")
 op("copy", "elementwise", "x", infer=lambda x, uid: x, expr=scalar.arg(0), ref=lambda x, uid: np.array(x), domain="mixed",
    attrs={"uid": Int()}, reference="Copy", doc="a copy of its own, made where a later write would reach an earlier reader")

@@ -142,15 +142,19 @@ def infer_row_op(name: str) -> Callable[..., Aval]:
 
     def infer(x: Aval, *affine: Aval, **attrs: Any) -> Aval:
         if x.rank == 0:
-            raise AxisError(f"{name}() needs an array of at least one axis, not a scalar")
+            raise AxisError(f"{name}() needs an array of at least one axis, not a scalar",
+                            cure="pass an array of rank 1 or more, e.g. x[None]")
         if x.dtype not in dt.FLOATS:
-            raise DTypeError(f"{name}() is not defined for {x.dtype}")
+            raise DTypeError(f"{name}() is not defined for {x.dtype}",
+                             cure="cast it first, e.g. x.astype('f32')")
         for label, a in zip(("weight", "bias"), affine):
             if a.shape != x.shape[-1:]:
                 raise ShapeError(f"{name}(): {label} has shape {fmt(a.shape)}, but the last axis of {x} "
-                                 f"needs {fmt(x.shape[-1:])}")
+                                 f"needs {fmt(x.shape[-1:])}",
+                                 cure="give one element for each column")
             if a.dtype is not x.dtype:
-                raise DTypeError(f"{name}(): {label} is {a.dtype}, x is {x.dtype}")
+                raise DTypeError(f"{name}(): {label} is {a.dtype}, x is {x.dtype}",
+                                 cure=f"cast it: {label}.astype(x.dtype)")
         return x
 
     return infer
@@ -177,6 +181,7 @@ def layer_norm_ref(x: Any, weight: Any = None, bias: Any = None, *, eps: float) 
     if x.shape[-1] == 0:
         return x
     d = x - np.mean(x, axis=-1, keepdims=True)
+    d = d - np.mean(d, axis=-1, keepdims=True)  # what rounding the mean left over: of equal numbers it would be all there is
     y = d / np.sqrt(np.mean(d * d, axis=-1, keepdims=True) + eps)
     y = y if weight is None else y * upcast(weight)
     return y if bias is None else y + upcast(bias)

@@ -18,11 +18,20 @@ from fuelnumba.core.dtypes import DType
 from fuelnumba.core.errors import DTypeError, ShapeError
 from fuelnumba.core.layout import collapse
 from fuelnumba.core.ops import CPU, DOMAINS, Aval, Axes, Axis, Bool, Launch, OpDef, Operand, op
-from fuelnumba.kernels.generic import T, Word, ceil_div, load, numbered, pad, store, upcast
-from fuelnumba.kernels.lang import i64, select, stack_i64
+from fuelnumba.kernels.generic import T, U, Word, ceil_div, load, numbered, pad, store, upcast
+from fuelnumba.kernels.lang import i32, i64, minimum, select, stack_i64
 
 AXES = 4  # kept and reduced axes a kernel walks, each after collapsing
-COLUMNS = 256  # outputs per work item of `reduce_columns`
+PARTS = 32  # of a reduction to few outputs, which threads share
+
+
+ARG_COLUMNS = 256  # outputs per work item of `arg_columns`
+
+
+def column_width(columns: Extent) -> int:
+    """Outputs per work item of `reduce_columns`: a page of each row where that leaves items to share, since memory is read
+    slowly in shorter pieces. Depends on the shape only, so results do not depend on the threads."""
+    return 1024 if isinstance(columns, int) and columns >= 4096 else 256
 
 
 class Rule(NamedTuple):
@@ -94,10 +103,28 @@ def row_accepts(inputs: Sequence[Operand], attrs: Mapping[str, Any]) -> str | No
     return None
 
 
+def is_split(at: Space, rule: Rule) -> bool:
+    """Whether few outputs are made of so much that threads had better share each of them."""
+    outputs, count = product(at.kept), product(at.reduced)
+    if not isinstance(outputs, int) or outputs > 8 or len(at.kept) == AXES:
+        return False
+    return count >= 1 << 17 if isinstance(count, int) else rule.init is not None  # there is no extreme of an empty part
+
+
 def column_accepts(inputs: Sequence[Operand], attrs: Mapping[str, Any]) -> str | None:
     if not space(inputs[0], reduced_axes(attrs)).has_unit_columns:
         return "neighbouring outputs do not come from neighbouring elements"
     return row_accepts(inputs, attrs)
+
+
+def whole_columns(rule: Rule) -> Callable[..., str | None]:
+    def accepts(inputs: Sequence[Operand], attrs: Mapping[str, Any]) -> str | None:
+        reason = column_accepts(inputs, attrs)
+        if reason is None and is_split(space(inputs[0], reduced_axes(attrs)), rule):
+            reason = "few outputs are made of many elements, which threads had better share"
+        return reason
+
+    return accepts
 
 
 def axis_args(at: Space) -> dict[str, Extent]:
@@ -119,9 +146,30 @@ def row_launch(rule: Rule) -> Callable[..., Launch]:
         narrow = "u8" if x.dtype is dt.bool_ else x.dtype.compute
         if rule.combine == "rmul" and x.dtype.is_float:
             narrow = "f64"
-        bake = {**rule_bake(rule, x.dtype, narrow), "MANY": len(at.kept) > 1, "UNIT": at.has_unit_rows}
+        bake = {**rule_bake(rule, x.dtype, narrow), "UNIT": at.has_unit_rows, "PARTS": False, "INNER": False}
         count = product(at.reduced)
-        return Launch({**axis_args(at), "count": count}, product(at.kept), count + 4, bake)
+        if not is_split(at, rule):
+            bake["MANY"] = len(at.kept) > 1
+            return Launch({**axis_args(at), "count": count, "length": 0}, product(at.kept), count + 4, bake)
+        # Parts of the first reduced axis become a kept axis before the others; then the parts are put together.
+        inner = len(at.reduced) == 1
+        length = at.reduced[0]
+        step = ceil_div(length, PARTS)
+        parts = ceil_div(length, step) if isinstance(step, int) else PARTS
+        kept, kept_strides = pad(at.kept, AXES - 1, 1), pad(at.kept_strides, AXES - 1, 0)
+        reduced, reduced_strides = pad(at.reduced[1:], AXES - 1, 1), pad(at.reduced_strides[1:], AXES - 1, 0)
+        first = (step, at.reduced_strides[0])
+        split = Space((parts, *kept), (step * first[1], *kept_strides),
+                      (*reduced, first[0]) if inner else (first[0], *reduced),
+                      (*reduced_strides, first[1]) if inner else (first[1], *reduced_strides))
+        wide = dt.BY_NAME[bake["wide"]] if rule.widen else x.dtype
+        made = product(at.kept)
+        together = Space((made,), (1,), (parts,), (made,))
+        finish = Launch({**axis_args(together), "count": count, "length": 0}, made, parts + 4,
+                        {**rule_bake(rule, wide, bake["wide"] if rule.widen else narrow), "UNIT": same(made, 1), "PARTS": False,
+                         "INNER": False, "MANY": False})
+        return Launch({**axis_args(split), "count": count, "length": length}, parts * made, count // parts + 4,
+                      {**bake, "MEAN": False, "MANY": True, "PARTS": True, "INNER": inner}, Aval((parts, made), wide), finish)
 
     return launch
 
@@ -131,22 +179,32 @@ def column_launch(rule: Rule) -> Callable[..., Launch]:
         x = inputs[0]
         at = space(x, reduced_axes(attrs))
         narrow = "i64" if not x.dtype.is_float else "f64" if rule.combine == "rmul" else x.dtype.compute
-        bake = rule_bake(rule, x.dtype, narrow)
+        width = column_width(at.kept[-1])
+        bake = rule_bake(rule, x.dtype, narrow) | {"WIDTH": width}
         bake |= {"narrow_stack": f"stack_{narrow}", "wide_stack": f"stack_{bake['wide']}"}
-        count, blocks = product(at.reduced), ceil_div(at.kept[-1], COLUMNS)
+        count, blocks = product(at.reduced), ceil_div(at.kept[-1], width)
         args = {**axis_args(at), "count": count, "blocks": blocks}
-        return Launch(args, product(at.kept[:-1]) * blocks, (count + 4) * COLUMNS, bake)
+        return Launch(args, product(at.kept[:-1]) * blocks, (count + 4) * width, bake)
 
     return launch
 
 
 # ---------------------------------------------------------------- kernels
-def reduce_rows(x, out, n0: int, n1: int, n2: int, n3: int, s0: int, s1: int, s2: int, s3: int,
-                m0: int, m1: int, m2: int, m3: int, t0: int, t1: int, t2: int, t3: int, count: int,
+def reduce_rows(x, out: U, n0: int, n1: int, n2: int, n3: int, s0: int, s1: int, s2: int, s3: int,  # type: ignore[valid-type]
+                m0: int, m1: int, m2: int, m3: int, t0: int, t1: int, t2: int, t3: int, count: int, length: int,
                 combine: Word, narrow: Word, wide: Word, INIT: bool, FIRST: bool, MEAN: bool, TRUTH: bool,
-                MANY: bool, UNIT: bool, lo, hi):
-    """out[i] = the reduction of row i: kept axes n with strides s, reduced axes m with strides t."""
+                MANY: bool, UNIT: bool, PARTS: bool, INNER: bool, lo, hi):
+    """out[i] = the reduction of row i: kept axes n with strides s, reduced axes m with strides t. With PARTS, the first
+    kept axis counts parts of a reduced one of that length, the innermost or the outermost; the last may be shorter."""
     for item in range(lo, hi):
+        rows = m0
+        columns = m3
+        if PARTS:
+            part_number = item // (n1 * n2 * n3)
+            if INNER:
+                columns = minimum(m3, length - part_number * m3)
+            else:
+                rows = minimum(m0, length - part_number * m0)
         base = item * s3
         if MANY:
             outer = item // n3
@@ -155,12 +213,12 @@ def reduce_rows(x, out, n0: int, n1: int, n2: int, n3: int, s0: int, s1: int, s2
         total = wide(INIT)
         if FIRST:
             total = wide(load(x, base))
-        for r0 in range(m0):
+        for r0 in range(rows):
             for r1 in range(m1):
                 for r2 in range(m2):
                     row = base + r0 * t0 + r1 * t1 + r2 * t2
-                    for first in range(0, m3, 1024):
-                        stop = select(first + 1024 < m3, first + 1024, m3)
+                    for first in range(0, columns, 1024):
+                        stop = minimum(first + 1024, columns)
                         part = narrow(INIT)
                         if FIRST:
                             part = narrow(load(x, row + first * t3))
@@ -176,20 +234,20 @@ def reduce_rows(x, out, n0: int, n1: int, n2: int, n3: int, s0: int, s1: int, s2
         if TRUTH:
             store(out, item, total != wide(0))
         else:
-            store(out, item, T(total))
+            store(out, item, U(total))
 
 
 def reduce_columns(x, out, n0: int, n1: int, n2: int, n3: int, s0: int, s1: int, s2: int, s3: int,
                    m0: int, m1: int, m2: int, m3: int, t0: int, t1: int, t2: int, t3: int, count: int,
                    blocks: int, combine: Word, narrow: Word, wide: Word, narrow_stack: Word, wide_stack: Word,
-                   INIT: bool, FIRST: bool, MEAN: bool, TRUTH: bool, lo, hi):
-    """As `reduce_rows`, 256 neighbouring outputs per work item; the last kept axis has stride 1."""
-    part = narrow_stack(256)
-    total = wide_stack(256)
+                   WIDTH: int, INIT: bool, FIRST: bool, MEAN: bool, TRUTH: bool, lo, hi):
+    """As `reduce_rows`, WIDTH neighbouring outputs per work item; the last kept axis has stride 1."""
+    part = narrow_stack(WIDTH)
+    total = wide_stack(WIDTH)
     for item in range(lo, hi):
         outer = item // blocks
-        column = item % blocks * 256
-        width = select(n3 - column < 256, n3 - column, 256)
+        column = item % blocks * WIDTH
+        width = select(n3 - column < WIDTH, n3 - column, WIDTH)
         middle = outer // n2
         base = column + outer % n2 * s2 + middle % n1 * s1 + middle // n1 * s0
         for j in range(width):
@@ -206,10 +264,23 @@ def reduce_columns(x, out, n0: int, n1: int, n2: int, n3: int, s0: int, s1: int,
                             part[j] = narrow(INIT)
                             if FIRST:
                                 part[j] = narrow(load(x, slab + first * t3 + j))
-                        for r in range(first, stop):
-                            row = slab + r * t3
+                        r = first
+                        while r + 4 <= stop:  # in the order of the rows, with a quarter of the loads and stores of `part`
+                            a = slab + r * t3
+                            b = a + t3
+                            c = b + t3
+                            d = c + t3
                             for j in range(width):
-                                part[j] = combine(part[j], narrow(load(x, row + j)))
+                                v = combine(part[j], narrow(load(x, a + j)))
+                                v = combine(v, narrow(load(x, b + j)))
+                                v = combine(v, narrow(load(x, c + j)))
+                                part[j] = combine(v, narrow(load(x, d + j)))
+                            r += 4
+                        while r < stop:
+                            a = slab + r * t3
+                            for j in range(width):
+                                part[j] = combine(part[j], narrow(load(x, a + j)))
+                            r += 1
                         for j in range(width):
                             total[j] = combine(total[j], wide(part[j]))
         target = outer * n3 + column
@@ -228,7 +299,8 @@ def arg_rows(x, out: i64, n0: int, n1: int, n2: int, n3: int,  # type: ignore[va
              m3: int, t3: int, combine: Word, UNIT: bool, lo, hi):
     """out[i] = the first place of the extreme of row i, or of its first NaN.
 
-    The extreme of each block of 1024 first; then the place, in the first block that holds the row's extreme.
+    The extreme of each block of 1024 first; then the place, in the first block that holds the row's extreme. Both loops
+    look at every element, so that they vectorise.
     """
     for item in range(lo, hi):
         outer = item // n3
@@ -237,7 +309,7 @@ def arg_rows(x, out: i64, n0: int, n1: int, n2: int, n3: int,  # type: ignore[va
         best = load(x, base)
         block = 0
         for first in range(0, m3, 1024):
-            stop = select(first + 1024 < m3, first + 1024, m3)
+            stop = minimum(first + 1024, m3)
             part = load(x, base + first * t3)
             if UNIT:
                 for j in range(first, stop):
@@ -248,13 +320,15 @@ def arg_rows(x, out: i64, n0: int, n1: int, n2: int, n3: int,  # type: ignore[va
             if best == best and combine(best, part) != best:
                 best = part
                 block = first
-        place = block
-        for j in range(block, m3):
-            value = load(x, base + j * t3)
-            if value == best or value != value:
-                place = j
-                break
-        store(out, item, i64(place))
+        place = i32(1024)  # within the block, in few bits: more of them fit into a vector
+        start = base + block * t3
+        for j in range(minimum(1024, m3 - block)):
+            if UNIT:
+                value = load(x, start + j)
+            else:
+                value = load(x, start + j * t3)
+            place = minimum(place, select((value == best) | (value != value), i32(j), i32(1024)))
+        store(out, item, block + i64(place))
 
 
 def arg_columns(x, out: i64, n0: int, n1: int, n2: int, n3: int,  # type: ignore[valid-type]
@@ -305,9 +379,9 @@ def arg_column_launch(combine: str) -> Callable[..., Launch]:
         at, args = arg_args(inputs[0], attrs["axis"])
         narrow = inputs[0].dtype.compute if inputs[0].dtype.is_float else "i64"
         bake = {"combine": combine, "narrow": narrow, "stack": f"stack_{narrow}"}
-        blocks = ceil_div(at.kept[-1], COLUMNS)
+        blocks = ceil_div(at.kept[-1], ARG_COLUMNS)
         args["blocks"] = blocks
-        return Launch(args, product(at.kept[:-1]) * blocks, args["m3"] * COLUMNS * 2, bake)
+        return Launch(args, product(at.kept[:-1]) * blocks, args["m3"] * ARG_COLUMNS * 2, bake)
 
     return launch
 
@@ -356,8 +430,8 @@ def declare(name: str, rule: Rule) -> OpDef:
               domain=rule.domain, samples=samples, reference=rule.reference, doc=rule.doc + " over the axes")
     # The first kernel that accepts the operands is taken.
     types = DOMAINS[rule.domain]
-    made.kernel(CPU, types, launch=column_launch(rule), strided=True, accepts=column_accepts)(reduce_columns)
-    made.kernel(CPU, types, launch=row_launch(rule), strided=True, accepts=row_accepts)(reduce_rows)
+    made.kernel(CPU, types, launch=column_launch(rule), strided=True, accepts=whole_columns(rule))(reduce_columns)
+    made.kernel(CPU, {"T": types, "U": types}, launch=row_launch(rule), strided=True, accepts=row_accepts)(reduce_rows)
     return made
 
 

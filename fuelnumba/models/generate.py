@@ -13,7 +13,7 @@ import numpy as np
 import fuelnumba
 
 from .gguf_file import LlamaConfig, ModelError, PromptTooLongError, load_weights, open_gguf
-from .llama import KVCache, Params, prepare, step
+from .llama import KVCache, Params, position_params, prepare, step
 from .sampling import Sampler
 from .tokenizer import Tokenizer
 
@@ -57,9 +57,15 @@ class TextGenerator:
     """A model ready to generate. One cache of keys and values serves all prompts; it grows on demand."""
 
     def __init__(
-        self, config: LlamaConfig, params: Params, tokenizer: Tokenizer, name: str = "the model"
+        self,
+        config: LlamaConfig,
+        params: Params,
+        tokenizer: Tokenizer,
+        name: str = "the model",
+        rope_factors: np.ndarray[Any, Any] | None = None,
     ) -> None:
         self.config, self.params, self.tokenizer, self.name = config, params, tokenizer, name
+        self._rope_factors = rope_factors
         self.cache = KVCache.empty(config, 0)
         self.statistics = Statistics()
         self._traced_seconds = 0.0
@@ -70,7 +76,9 @@ class TextGenerator:
         with open_gguf(path) as file:
             tokenizer = Tokenizer.from_gguf(file)
             report = None if progress is None else lambda done, total: progress("loading", done, total)
-            return cls(file.config, prepare(file.config, load_weights(file, report)), tokenizer, file.name)
+            weights = load_weights(file, report)
+            factors = weights.get("rope_factors")
+            return cls(file.config, prepare(file.config, weights, 0), tokenizer, file.name, factors)
 
     def encode(self, prompt: str, chat: bool = False) -> list[int]:
         """The prompt's tokens; with `chat`, as a user's message in the model's own template."""
@@ -115,7 +123,10 @@ class TextGenerator:
         for generated in range(max_tokens):
             logits = self._step(given, position, progress)
             position += len(given)
-            token = sampler.pick(logits)
+            try:
+                token = sampler.pick(logits)
+            except ValueError as err:
+                raise ModelError(f"{self.name} gives no text: {err}") from None
             now, kernels = time.perf_counter(), fuelnumba.cache_stats()
             if not generated:
                 first, compiling_first = now, compiling()
@@ -148,8 +159,9 @@ class TextGenerator:
                 f"the prompt has {_count(prompt, 'token')}{asked}, the context of {self.name} holds {room}"
             )
         if self.cache.capacity < wanted:
-            capacity = max(LEAST_CAPACITY, 1 << (wanted - 1).bit_length())
-            self.cache = KVCache.empty(self.config, min(room, capacity))
+            capacity = min(room, max(LEAST_CAPACITY, 1 << (wanted - 1).bit_length()))
+            self.params |= position_params(self.config, self._rope_factors, capacity)
+            self.cache = KVCache.empty(self.config, capacity)
 
     def _step(
         self, tokens: np.ndarray[Any, Any], position: int, progress: Progress | None

@@ -14,6 +14,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ _HEADER_BYTES = 24  # magic, version, number of tensors, number of metadata entr
 _VERSIONS = (2, 3)
 _MIN_ENTRY_BYTES = 13  # key length 8, type 4, a one-byte value
 _MIN_TENSOR_BYTES = 24  # name length 8, number of dimensions 4, type 4, offset 8
+_MOST = 10_000  # tensors, metadata entries
 _MAX_DIMENSIONS = 4
 _MAX_CONTEXT = 1 << 24
 _CHUNK = 1 << 18  # elements dequantised at a time: whole blocks of every type; smaller ones cost Python time
@@ -104,7 +106,7 @@ class GGUFFile:
     def name(self) -> str:
         """The model's own name, or the file's."""
         name = self.metadata.get("general.name")
-        return name if isinstance(name, str) and name else self.path.name
+        return name if isinstance(name, str) and name and name.isprintable() else self.path.name
 
     def shape(self, tensor: str) -> tuple[int, ...]:
         """Shape of a tensor, outermost first (GGUF stores it innermost first)."""
@@ -184,6 +186,7 @@ def load_weights(
     for name, key, layer in _wanted(file):
         (weights if layer is None else weights["layers"][layer])[key] = arrays[name]
     weights.setdefault("output", weights["token_embd"])
+    _check_factors(file.path, weights.get("rope_factors"))
     return weights
 
 
@@ -198,10 +201,16 @@ def rope_frequencies(config: LlamaConfig, factors: np.ndarray | None = None) -> 
     return frequencies if factors is None else frequencies / factors.astype(np.float64)
 
 
+def _check_factors(path: Path, factors: np.ndarray | None) -> None:
+    if factors is not None and not (np.isfinite(factors) & (factors > 0)).all():
+        raise ModelFileError(f"{path}: rope_freqs.weight holds numbers that are not above 0")
+
+
 def _unpack(job: tuple[np.ndarray, np.ndarray, GGMLQuantizationType]) -> int:
     packed, out, kind = job
     # One row: gguf goes through rows in groups of 16, and its Python overhead would hold the GIL.
-    out[...] = dequantize(packed.reshape(1, -1), kind).reshape(-1)
+    with np.errstate(all="ignore"):  # a damaged file's scales may be no numbers
+        out[...] = dequantize(packed.reshape(1, -1), kind).reshape(-1)
     return packed.nbytes
 
 
@@ -215,7 +224,7 @@ class _BadFile(Exception):
 
 
 def _one_line(err: BaseException) -> str:
-    text = " ".join(str(err).split())[:200]
+    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(str(err).split())[:200])
     return text if text else type(err).__name__
 
 
@@ -253,6 +262,8 @@ def _check_header(path: Path) -> None:
     ):
         if count * least > size - _HEADER_BYTES:
             raise ModelFileError(f"{path}: damaged GGUF file: {count} {what} do not fit into {size} bytes")
+        if count > _MOST:  # the reader spends milliseconds on each
+            raise ModelFileError(f"{path}: damaged GGUF file: {count} {what}, more than {_MOST}")
 
 
 class _BoundedReader(GGUFReader):
@@ -304,6 +315,7 @@ class _BoundedReader(GGUFReader):
     def _build_tensors(self, start_offs: Any, fields: Any) -> None:
         """Check every tensor in Python's integers first: NumPy's would wrap around."""
         start, size = int(start_offs), self.data.nbytes
+        places: list[tuple[int, int, str]] = []
         for field in fields:
             _, _, _, dims, raw_kind, offset = field.parts
             name, dims = _shown(field.name), [int(dim) for dim in dims]
@@ -327,6 +339,11 @@ class _BoundedReader(GGUFReader):
                 )
             if begin % 4:  # float views of the mapped bytes must be aligned
                 raise _BadFile(f"damaged GGUF file: tensor {name} begins at the odd byte {begin}")
+            places.append((begin, end, name))
+        places.sort()  # a small file could otherwise unpack to any size
+        for (_, end, name), (begin, _, other) in pairwise(places):
+            if begin < end:
+                raise _BadFile(f"damaged GGUF file: tensors {name} and {other} overlap")
         super()._build_tensors(start, fields)
 
 
@@ -408,6 +425,9 @@ def _read_config(file: GGUFFile) -> LlamaConfig:
     vocab_size = read.integer("llama.vocab_size", rows)
     if vocab_size != rows:
         raise read.wrong("llama.vocab_size", vocab_size, f"token_embd.weight has {rows} rows")
+    rope_base = read.number("llama.rope.freq_base", 10000.0)
+    if rope_base < 1:
+        raise read.wrong("llama.rope.freq_base", rope_base, "a number of 1 or more is needed")
     return LlamaConfig(
         n_layers=read.integer("llama.block_count"),
         n_embd=n_embd,
@@ -417,7 +437,7 @@ def _read_config(file: GGUFFile) -> LlamaConfig:
         n_ff=read.integer("llama.feed_forward_length"),
         vocab_size=vocab_size,
         context_length=read.integer("llama.context_length", high=_MAX_CONTEXT),
-        rope_base=read.number("llama.rope.freq_base", 10000.0),
+        rope_base=rope_base,
         rope_dim=rope_dim,
         eps=read.number("llama.attention.layer_norm_rms_epsilon"),
         tied="output.weight" not in file.tensors,

@@ -39,24 +39,35 @@ class KVCache:
         return int(self.k.shape[2])
 
 
-def rope_tables(config: LlamaConfig, factors: Array | None = None) -> tuple[Array, Array]:
-    """Cosines and sines of every position's angles, float32 [context, rope_dim / 2] each."""
-    angles = np.arange(config.context_length)[:, None] * rope_frequencies(config, factors)
+def rope_tables(
+    config: LlamaConfig, factors: Array | None = None, positions: int | None = None
+) -> tuple[Array, Array]:
+    """Cosines and sines of the angles of so many positions (default: the context's), float32
+    [positions, rope_dim / 2] each."""
+    rows = np.arange(config.context_length if positions is None else positions)
+    angles = rows[:, None] * rope_frequencies(config, factors)
     return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
 
-def prepare(config: LlamaConfig, weights: dict[str, Any]) -> Params:
+def position_params(config: LlamaConfig, factors: Array | None, positions: int | None = None) -> Params:
+    """What `step` takes for so many positions: they need not be all that a file says its context holds."""
+    cos, sin = rope_tables(config, factors, positions)
+    return {"cos": cos, "sin": sin, "positions": np.arange(len(cos))}
+
+
+def prepare(config: LlamaConfig, weights: dict[str, Any], positions: int | None = None) -> Params:
     """What `step` takes, from what `load_weights` gives: matrices that multiply the same rows become one.
 
-    `weights` is emptied on the way, so that no more than one layer is in memory twice.
+    `weights` is emptied on the way, so that no more than one layer is in memory twice. `positions` may be
+    fewer than the context's: `position_params` gives more.
     """
-    cos, sin = rope_tables(config, weights.get("rope_factors"))
+    params = position_params(config, weights.get("rope_factors"), positions)
     layers = []
     for w in weights.pop("layers"):
         w["wqkv"] = np.concatenate([w.pop("wq"), w.pop("wk"), w.pop("wv")])
         w["w_gate_up"] = np.concatenate([w.pop("w_gate"), w.pop("w_up")])
         layers.append(w)
-    params = {"layers": layers, "cos": cos, "sin": sin, "positions": np.arange(config.context_length)}
+    params["layers"] = layers
     return params | {name: weights.pop(name) for name in ("token_embd", "output_norm", "output")}
 
 

@@ -16,10 +16,12 @@ from typing import Any
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
-from fuelnumba.models.gguf_file import GGUFFile, ModelError, ModelFileError, UnsupportedModelError
+from fuelnumba.models.gguf_file import GGUFFile, ModelError, ModelFileError, UnsupportedModelError, _shown
 
 # Values of tokenizer.ggml.token_type.
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6
+
+_LONGEST = 2048  # characters of a token; each way to cut one in two is looked at
 
 # What vocabularies call the tokens that end a text or a turn: files often declare only one of them.
 _END_TOKENS = (
@@ -127,7 +129,10 @@ class Tokenizer:
             if self._sentencepiece:
                 part = (" " if self._space_prefix and after_token else "") + part
                 part = part.replace(" ", "\u2581")
-            ids += self._bpe.encode(part, add_special_tokens=False).ids
+            try:
+                ids += self._bpe.encode(part, add_special_tokens=False).ids
+            except Exception as err:  # tokenizers raises nothing more precise
+                raise ModelError(f"the tokenizer failed: {' '.join(str(err).split())}") from err
             after_token = False
         wanted = self.add_bos if add_bos is None else add_bos
         if wanted and self.bos_id is not None and ids[:1] != [self.bos_id]:
@@ -250,6 +255,11 @@ class _Settings:
                 f"{self.path}: {n} tokens, but the embedding has only {self.vocab_size} rows"
             )
         self.types: list[int] = self.array("token_type", int, n) if "token_type" in self else [_NORMAL] * n
+        longest = max(self.tokens, key=len, default="")
+        if len(longest) > _LONGEST:
+            raise ModelFileError(
+                f"{self.path}: damaged vocabulary: a token of {len(longest)} characters, {_shown(longest[:20])}..."
+            )
         template = self.metadata.get("tokenizer.chat_template")
         self.template = template if isinstance(template, str) else None
 
@@ -273,16 +283,19 @@ class _Settings:
         return values
 
     def flag(self, key: str, default: bool) -> bool:
-        return bool(self.metadata.get(f"tokenizer.ggml.{key}", default))
+        value = self.metadata.get(f"tokenizer.ggml.{key}", default)
+        if not isinstance(value, bool):
+            raise ModelFileError(f"{self.path}: tokenizer.ggml.{key} is {_shown(value)}: true or false is needed")
+        return value
 
     def token_id(self, kind: str) -> int | None:
         """The id of a token with a part to play (bos, eos ...), or None."""
         id = self.metadata.get(f"tokenizer.ggml.{kind}_token_id")
         if id is None:
             return None
-        if not isinstance(id, int) or not 0 <= id < len(self.tokens):
+        if isinstance(id, bool) or not isinstance(id, int) or not 0 <= id < len(self.tokens):
             why = f"not one of {len(self.tokens)} tokens"
-            raise ModelFileError(f"{self.path}: tokenizer.ggml.{kind}_token_id is {id!a}: {why}")
+            raise ModelFileError(f"{self.path}: tokenizer.ggml.{kind}_token_id is {_shown(id)}: {why}")
         return id
 
     def build(self, **options: Any) -> models.BPE:
@@ -339,6 +352,8 @@ def _sentencepiece(settings: _Settings) -> tokenizers.Tokenizer:
     }
     unknown = settings.token_id("unknown")
     vocabulary |= pieces
+    if unknown is not None:
+        vocabulary.setdefault(settings.tokens[unknown], unknown)  # of whatever type it is said to be
     bpe = settings.build(
         vocab=vocabulary,
         merges=[merge[3:] for merge in merges],

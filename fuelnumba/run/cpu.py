@@ -1,8 +1,12 @@
 """The CPU backend: a native walker over a table of launches, and the threads that walk it together.
 
 A table row is eight 64-bit words: function, argument block, work items, 1 if threads divide the items, 1 if all threads
-must meet before it. Every thread walks the whole table: of a divided row it takes its share, an undivided one belongs to
-thread 0. So kernels run one after another without Python, and a plan costs one native call.
+must meet before it, a counter. Every thread walks the whole table; an undivided row belongs to thread 0. So kernels run one
+after another without Python, and a plan costs one native call.
+
+Of a divided row, half the items are dealt out evenly beforehand, the same to the same thread each time, and the other half
+in pieces to whoever is free: a thread that another program holds up does not hold up the rest. The row's counter says
+how many pieces are taken; thread 0 sets it back when all threads are done with the table.
 
 A worker waits for its next table in native code for a while (a wake-up through the system costs more than many plans) and
 then sleeps on a lock. Its block of words says which: 0 waiting, 1 there is work, 2 asleep; then the table, its rows, the
@@ -16,6 +20,7 @@ import os
 import platform
 import sys
 import threading
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -23,6 +28,7 @@ from ..compiler import modcache
 
 ROW = 8
 SPINS = 400  # looks at a counter, about 20 us, before the processor is offered to others
+PIECES = 4  # for each thread, of the half of a row's items that is not dealt out beforehand
 ASLEEP = 2
 LINGER = 4000  # looks, about 200 us, before a worker without work goes to sleep
 
@@ -48,7 +54,8 @@ look:
   %divided.word = load i64, ptr %p.divided
   %p.meets = getelementptr i64, ptr %p.function, i64 4
   %meets.word = load i64, ptr %p.meets
-  %divided = icmp ne i64 %divided.word, 0
+  %wanted = icmp ne i64 %divided.word, 0
+  %divided = and i1 %wanted, %many
   %meets = icmp ne i64 %meets.word, 0
   %must = and i1 %meets, %many
   br i1 %must, label %arrive, label %work
@@ -81,16 +88,34 @@ all.items:
   call void %function(ptr %args, i64 0, i64 %total)
   br label %advance
 share:
-  %x = mul i64 %total, %tid
-  %lo = sdiv i64 %x, %threads
+  %half = lshr i64 %total, 1
+  %x = mul i64 %half, %tid
+  %lo = udiv i64 %x, %threads
   %t1 = add i64 %tid, 1
-  %y = mul i64 %total, %t1
-  %hi = sdiv i64 %y, %threads
-  %some = icmp slt i64 %lo, %hi
-  br i1 %some, label %items, label %advance
-items:
+  %y = mul i64 %half, %t1
+  %hi = udiv i64 %y, %threads
+  %rest = sub i64 %total, %half
+  %pieces = mul i64 %threads, PIECES
+  %even = udiv i64 %rest, %pieces
+  %piece = add i64 %even, 1
+  %p.counter = getelementptr i64, ptr %p.function, i64 5
+  %some = icmp ult i64 %lo, %hi
+  br i1 %some, label %own, label %claim
+own:
   call void %function(ptr %args, i64 %lo, i64 %hi)
-  br label %advance
+  br label %claim
+claim:
+  %taken = atomicrmw add ptr %p.counter, i64 1 monotonic
+  %passed = mul i64 %taken, %piece
+  %from = add i64 %half, %passed
+  %left = icmp ult i64 %from, %total
+  br i1 %left, label %take, label %advance
+take:
+  %end.piece = add i64 %from, %piece
+  %inside = icmp ult i64 %end.piece, %total
+  %to = select i1 %inside, i64 %end.piece, i64 %total
+  call void %function(ptr %args, i64 %from, i64 %to)
+  br label %claim
 advance:
   %next = add i64 %i, 1
   br label %row
@@ -104,7 +129,7 @@ last.spin:
   %m = phi i64 [0, %last.arrive], [%m.next, %last.again]
   %seen2 = load atomic i64, ptr %meet acquire, align 8
   %all2 = icmp sge i64 %seen2, %want2
-  br i1 %all2, label %done, label %last.wait
+  br i1 %all2, label %tidy, label %last.wait
 last.wait:
   %m.next = add i64 %m, 1
   %long2 = icmp sgt i64 %m.next, SPINS
@@ -115,6 +140,20 @@ last.yield:
 last.again:
   PAUSE
   br label %last.spin
+tidy:
+  %zeroth = icmp eq i64 %tid, 0
+  br i1 %zeroth, label %reset, label %done
+reset:
+  %k = phi i64 [0, %tidy], [%k.next, %reset.row]
+  %none = icmp sge i64 %k, %rows
+  br i1 %none, label %done, label %reset.row
+reset.row:
+  %k.at = mul i64 %k, ROWWORDS
+  %p.row = getelementptr i64, ptr %table, i64 %k.at
+  %p.taken = getelementptr i64, ptr %p.row, i64 5
+  store i64 0, ptr %p.taken
+  %k.next = add i64 %k, 1
+  br label %reset
 done:
   ret void
 }
@@ -142,7 +181,8 @@ wait:
   br label %look
 sleep:
   %pair = cmpxchg ptr %block, i64 0, i64 2 acq_rel acquire
-  %asleep = extractvalue { i64, i1 } %pair, 1
+  %found = extractvalue { i64, i1 } %pair, 0
+  %asleep = icmp ne i64 %found, 1
   br i1 %asleep, label %done, label %listen
 go:
   store atomic i64 0, ptr %block release, align 8
@@ -168,15 +208,22 @@ define i64 @fuel_call(ptr %block, i64 %table, i64 %rows, i64 %base, i64 %way) {
   %before = atomicrmw xchg ptr %block, i64 1 acq_rel
   ret i64 %before
 }
-""".replace("ROWWORDS", str(ROW)).replace("SPINS", str(SPINS)).replace("LINGER", str(LINGER)).replace(
-    "PAUSE", "call void @llvm.x86.sse2.pause()" if platform.machine().lower() in ("x86_64", "amd64") else "")
+"""
+
+
+def _source() -> str:
+    pause = "call void @llvm.x86.sse2.pause()" if platform.machine().lower() in ("x86_64", "amd64") else ""
+    text = WALKER.replace("PAUSE", pause)
+    for name, number in {"ROWWORDS": ROW, "PIECES": PIECES, "SPINS": SPINS, "LINGER": LINGER}.items():
+        text = text.replace(name, str(number))
+    return text
 
 
 @cache
 def _native() -> tuple[Any, Any, Any]:
     """walk(table, rows, thread, threads, meeting counter, its value now, yield function); serve(block, thread, threads,
     meeting counter); call(block, table, rows, meeting value, yield function) -> the worker's state before."""
-    word, addresses = ctypes.c_int64, modcache.load_ir(WALKER, ("fuel_walk", "fuel_serve", "fuel_call"))
+    word, addresses = ctypes.c_int64, modcache.load_ir(_source(), ("fuel_walk", "fuel_serve", "fuel_call"))
     walk = ctypes.CFUNCTYPE(None, *[word] * 7)(addresses[0])
     serve = ctypes.CFUNCTYPE(None, *[word] * 4)(addresses[1])
     call = ctypes.PYFUNCTYPE(word, *[word] * 5)(addresses[2])  # a few stores: not worth letting go of the GIL
@@ -215,25 +262,28 @@ class Pool:
         self.meet = (ctypes.c_int64 * 16)()
         self.address = ctypes.addressof(self.meet)
         self.base = 0
-        self.blocks = [(ctypes.c_int64 * 16)() for _ in range(threads - 1)]
+        self.blocks = [(ctypes.c_int64 * 16)(0, 0, 0, -1) for _ in range(threads - 1)]
         self.wake = [threading.Lock() for _ in range(threads - 1)]
         self.walk, self.serve, self.call = _native()
         self.give_way = _give_way()
+        self.workers: list[threading.Thread] = []
         self.started = self.closed = False
 
     def close(self) -> None:
         """Let the threads end; a caller that still has the pool walks alone."""
         with self.busy:
             self.closed = True
-            if self.started:
-                for lock in self.wake:
-                    lock.release()
+            for lock in self.wake:
+                _release(lock)
 
     def _start(self) -> None:
         for k, (block, lock) in enumerate(zip(self.blocks, self.wake)):
-            lock.acquire()
-            threading.Thread(target=self._serve, args=(k + 1, ctypes.addressof(block), lock), name=f"fuelnumba-{k + 1}",
-                             daemon=True).start()
+            if k == len(self.workers):
+                self.workers.append(threading.Thread(target=self._serve, args=(k + 1, ctypes.addressof(block), lock),
+                                                     name=f"fuelnumba-{k + 1}", daemon=True))
+            if self.workers[k].ident is None:  # it may have one, if Ctrl-C came while they were started
+                lock.acquire(blocking=False)
+                self.workers[k].start()
         self.started = True
 
     def _serve(self, tid: int, block: int, wake: threading.Lock) -> None:
@@ -251,14 +301,33 @@ class Pool:
                     self._start()
                 base = self.base
                 self.base = base + (meetings + 1) * self.threads
-                for block, lock in zip(self.blocks, self.wake):
-                    if self.call(ctypes.addressof(block), table, rows, base, self.give_way) == ASLEEP:
-                        lock.release()
-                self.walk(table, rows, 0, self.threads, self.address, base, self.give_way)
+                try:
+                    self._summon(table, rows, base)
+                    self.walk(table, rows, 0, self.threads, self.address, base, self.give_way)
+                except BaseException:  # Ctrl-C between two of these calls: workers that were called wait for this thread
+                    if self.meet[0] < self.base:
+                        self._summon(table, rows, base, once_more=True)
+                        self.walk(table, rows, 0, self.threads, self.address, base, self.give_way)
+                    raise
             finally:
                 self.busy.release()
         else:
             self.walk(table, rows, 0, 1, self.address, 0, 0)
+
+    def _summon(self, table: int, rows: int, base: int, once_more: bool = False) -> None:
+        """Call each worker that was not called for this table yet, and wake those that sleep."""
+        for block, lock in zip(self.blocks, self.wake):
+            asleep = once_more
+            if block[3] != base:
+                asleep |= self.call(ctypes.addressof(block), table, rows, base, self.give_way) == ASLEEP
+            if asleep:
+                _release(lock)
+
+
+def _release(lock: threading.Lock) -> None:
+    """A worker that is woken once too often looks about and sleeps again."""
+    with suppress(RuntimeError):
+        lock.release()
 
 
 _pool: Pool | None = None
@@ -326,7 +395,7 @@ class SingleThreadedBlas:
                     self.libraries = self._find()
                 self.before = [c.get_num_threads() or 1 for c in self.libraries]
                 for c in self.libraries:
-                    c.set_num_threads(1)
+                    _set_blas_threads(c, 1)
             self.inside += 1
 
     def __exit__(self, *exc: object) -> None:
@@ -337,7 +406,7 @@ class SingleThreadedBlas:
 
     def _restore(self) -> None:
         for c, n in zip(self.libraries or (), self.before):
-            c.set_num_threads(n)
+            _set_blas_threads(c, n)
 
     def leave_all(self) -> None:
         """In a forked child: the threads that were inside are not there."""
@@ -345,6 +414,17 @@ class SingleThreadedBlas:
         if self.inside:
             self.inside = 0
             self._restore()
+
+
+def _set_blas_threads(library: Any, n: int) -> None:
+    """In newer versions of threadpoolctl (3.8), only the first thread that sets a number may set others, and other threads'
+    wishes are ignored without a word; who counts is settled here, so whoever comes last takes over."""
+    clear = getattr(library, "clear_controlling_thread", None)
+    if clear is not None:
+        clear(force=True)
+    library.set_num_threads(n)
+    if clear is not None:
+        clear(force=True)
 
 
 single_threaded_blas = SingleThreadedBlas()

@@ -230,7 +230,7 @@ class Instance:
             raw: Any = (ctypes.c_char * size).from_address(int(frame.bases[sid]) + offset)
             arrays.append(np.ndarray(shape, bits, raw, 0, tuple(s * dtype.itemsize for s in strides)))
         assert step.user is not None
-        step.user.fn(*arrays, *step.args)
+        step.user(*arrays, *step.args)
 
     def _fail(self, frame: Frame) -> None:
         code, value, site, bound = (int(v) for v in frame.status[:4])

@@ -5,7 +5,7 @@
 
 A line `<!-- generated: NAME -->` is followed by the text that GENERATED[NAME] makes, up to `<!-- end -->`. The `python`
 blocks of a document run in order, in one fresh process; a `text` block right after one holds what it printed. Kernel
-names, times and folders differ from run to run and are not compared.
+names, times, folders and numbers of nodes differ from run to run and are not compared.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from ..core import errors
 from ..core.ops import DOMAINS
 from ..trace import numpy_api
 from ..trace.promote import CONVERSIONS
-from . import coverage
+from . import array_api, coverage
 
 EXAMPLE = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n*```text\n(?P<output>.*?)^```$)?", re.M | re.S)
 MARKED = re.compile(r"(?P<head><!-- generated: (?P<name>[\w-]+) -->\n).*?(?P<tail><!-- end -->)", re.S)
-_VARIES = ((re.compile(r"k_[0-9a-f]{16}\b"), "k_0123456789abcdef"), (re.compile(r"\d+\.\d+ (ms|s|us)\b"), r"1.0 \1"))
+_VARIES = ((re.compile(r"k_[0-9a-f]{16}\b"), "k_0123456789abcdef"), (re.compile(r"\d+\.\d+( ?)(ms|s|us)\b"), r"1.0\1\2"),
+           (re.compile(r"%\d+ = |\buid=\d+"), ""))
 _SEPARATOR = "\0"
 
 _RUNNER = """
@@ -87,14 +88,14 @@ def numpy_list() -> str:
 
 
 def error_list() -> str:
-    """Every error class: its place in the tree, cause, cure, and an example."""
+    """Every error class: its place in the tree, cause, cure, and an example that raises it."""
     out = []
     for name in sorted(errors.__all__, key=lambda n: (_depth(getattr(errors, n)), n)):
         kind = getattr(errors, name)
         text, _, example = (inspect.getdoc(kind) or "").partition("\n\n    ")
         bases = ", ".join(f"`{b.__name__}`" for b in kind.__bases__)
-        example = "\n".join(line.removeprefix("    ") for line in example.splitlines())
-        out.append(f"### {name}\n\nA kind of {bases}.\n\n{text}\n" + (f"\n```\n{example}\n```\n" if example else ""))
+        code = "\n".join(line.removeprefix("    ") for line in example.splitlines())
+        out.append(f"### {name}\n\nA kind of {bases}.\n\n{text}\n\n```python\n{code}\n```\n\n```text\n```\n")
     return "\n".join(out).rstrip("\n")
 
 
@@ -104,13 +105,20 @@ def _depth(kind: type) -> int:
 
 GENERATED: dict[str, Callable[[], str]] = {
     "promotion": promotion_table, "weak-scalars": weak_table, "domains": domain_table, "numpy": numpy_list,
-    "errors": error_list, "coverage": coverage.markdown,
+    "errors": error_list, "coverage": coverage.markdown, "array-api": array_api.markdown,
+    "array-api-departures": array_api.departures, "array-api-numpy": array_api.numpy_departures,
 }
 
 
 def with_tables(text: str) -> str:
-    """The document with its generated parts made anew."""
-    return MARKED.sub(lambda m: f"{m['head']}\n{GENERATED[m['name']]()}\n\n{m['tail']}", text)
+    """The document with its generated parts made anew. Examples in them that have not changed keep what they printed."""
+    printed = {m["code"]: m[0] for m in EXAMPLE.finditer(text)}
+
+    def table(match: re.Match[str]) -> str:
+        made = EXAMPLE.sub(lambda m: printed.get(m["code"], m[0]), GENERATED[match["name"]]())
+        return f"{match['head']}\n{made}\n\n{match['tail']}"
+
+    return MARKED.sub(table, text)
 
 
 # ------------------------------------------------------------------------------------------------ examples

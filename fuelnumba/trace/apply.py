@@ -10,13 +10,14 @@ import numpy as np
 from ..core import dtypes as dt
 from ..core import ir
 from ..core.dims import Dim, Extent, divide_exact, product, same, same_shape
-from ..core.dtypes import DType, dtype_of
-from ..core.errors import ArgumentError, InputArrayError, ShapeError
+from ..core.dtypes import dtype_of
+from ..core.errors import ArgumentError, DTypeError, InputArrayError, ShapeError
 from ..core.ir import Node
 from ..core.layout import Shape
-from ..core.ops import OPS, OpDef, broadcast_shapes, check_shape, fmt
+from ..core.ops import OPS, Aval, OpDef, broadcast_shapes, check_fits, check_number, check_shape, check_size, fmt
 from ..core.source import Location, user_location
 from . import promote
+from .foreign import check_array, described, instead
 from .promote import Operand
 from .traced import Trace, Traced, check_alive, located, running_trace
 
@@ -39,6 +40,7 @@ def apply(op: OpDef, *args: Any, **attrs: Any) -> Any:
     if op.last_axis:
         return trace.wrap(_on_last_axis(op, nodes, given, where), None, where)
     node = ir.make(op, nodes, given, where)
+    check_size(op.name, node.aval)
     return trace.wrap(node, node.dtype.kind if meeting.weak else None, where)
 
 
@@ -53,7 +55,11 @@ def _names(op: OpDef, args: Sequence[Any]) -> list[str]:
     if not least <= len(args) <= most:
         upto = f"at least {least}" if most == float("inf") else f"{least} to {most}"
         takes = str(least) if least == most else upto
-        raise ArgumentError(f"{op.name}() takes {takes} arrays ({', '.join(op.inputs)}), not {len(args)}")
+        arrays = "array" if takes.split()[-1] == "1" else "arrays"
+        raise ArgumentError(f"{op.name}() takes {takes} {arrays} ({', '.join(op.inputs)}), not {len(args)}",
+                            cure="parameters that are no arrays go by name")
+    if not args:
+        raise ArgumentError(f"{op.name}() needs at least one array")
     names = [n.rstrip("?").lstrip("*") for n in op.inputs]
     return names[:len(args)] + names[-1:] * (len(args) - len(names))
 
@@ -100,37 +106,44 @@ def operand(trace: Trace, op: str, name: str, value: Any) -> Operand:
     if isinstance(value, float) and not isinstance(value, np.generic):
         return Operand(name, None, value, "f")
     if isinstance(value, np.generic):
-        dtype = dtype_of(value.dtype)
-        if dtype.is_storage_only:
-            return Operand(name, capture(trace, np.asarray(value)))
-        return Operand(name, promote.full(value, (), dtype))
-    if isinstance(value, np.ndarray):
-        return Operand(name, capture(trace, value))
+        known = dt.of_numpy(value.dtype)
+        if known is not None and not known.is_storage_only:
+            return Operand(name, promote.full(value, (), known))
+        value = np.asarray(value)
     if isinstance(value, (list, tuple)):
-        return Operand(name, capture(trace, _array_of(op, name, value)))
-    raise ArgumentError(f"{op}(): {name} cannot be {_described(value)}",
-                        cure="pass an array, a Python number, or a (nested) list of numbers")
+        value = array_of(op, name, value)
+    if not isinstance(value, np.ndarray):
+        raise not_an_array(op, name, value)
+    try:
+        return Operand(name, capture(trace, value))
+    except (DTypeError, InputArrayError) as err:
+        raise type(err)(f"{op}(): {name}: {err.what}" if op else err.what, cure=err.cure) from None
 
 
-def _described(value: Any) -> str:
-    return "None" if value is None else f"a value of type {type(value).__qualname__}"
+def not_an_array(op: str, name: str, value: Any) -> ArgumentError:
+    """The error for an argument of an op that is neither an array nor a number."""
+    what = f"{op}(): {name} cannot be {described(value)}" if op else f"{described(value)} cannot stand for an array"
+    return ArgumentError(what,
+                         cure=instead(value, "pass an array, a Python number, or a (nested) list of numbers"))
 
 
-def _array_of(op: str, name: str, value: Any) -> np.ndarray[Any, Any]:
+def array_of(op: str, name: str, value: Any) -> np.ndarray[Any, Any]:
     """A new array of a nested list of numbers."""
+    start = (f"{op}(): {name} is " if op else "") + f"a {type(value).__name__}"
     flat = list(value)
     for v in flat:  # grows while it is walked
         if isinstance(v, (list, tuple)):
             flat.extend(v)
         elif isinstance(v, Traced):
-            raise ArgumentError(f"{op}(): {name} is a {type(value).__name__} that holds traced values",
+            raise ArgumentError(f"{start} that holds traced values",
                                 cure="make it one array first: np.stack([...])")
     try:
         array = np.array(value)
     except ValueError:
         array = np.array(None)
     if array.dtype.kind not in "biuf":
-        raise ArgumentError(f"{op}(): {name} is a {type(value).__name__} that is no regular array of numbers")
+        raise ArgumentError(f"{start} that is no regular array of numbers",
+                            cure="rows must be of one length, and every element a bool, int or float")
     return array
 
 
@@ -146,24 +159,6 @@ def capture(trace: Trace, array: np.ndarray[Any, Any]) -> Node:
     return node
 
 
-def check_array(array: np.ndarray[Any, Any]) -> DType:
-    """The dtype of an array kernels can read. Raises InputArrayError or DTypeError."""
-    known = dt.of_numpy(array.dtype)
-    if isinstance(array, (np.ma.MaskedArray, np.matrix)):
-        raise InputArrayError(f"{type(array).__name__} cannot be traced", cure="pass its data: np.asarray(x)")
-    if known is None:
-        if array.dtype.kind == "O":
-            raise InputArrayError("an array of Python objects cannot be traced",
-                                  cure="give it a numeric dtype")
-        if not array.dtype.isnative:
-            raise InputArrayError(f"an array of dtype {array.dtype.str} is not in this machine's byte order",
-                                  cure='convert it: x.astype(x.dtype.newbyteorder("="))')
-        return dtype_of(array.dtype)  # raises, naming the choices
-    if not array.flags.aligned:
-        raise InputArrayError("the array is not aligned", cure="pass a copy: x.copy()")
-    return known
-
-
 @located
 def as_tensor(value: Any, dtype: Any = None) -> Any:
     """A traced value of anything `apply` takes; Python numbers stay weak unless a dtype is given."""
@@ -171,7 +166,9 @@ def as_tensor(value: Any, dtype: Any = None) -> Any:
         check_alive(value)
         return value
     trace, where = running_trace("an array operation", (value,)), user_location()
-    o = operand(trace, "array", "x", value)
+    o = operand(trace, "", "x", value)
+    if o.node is None and o.weak == "i" and not isinstance(o.value, Dim):
+        check_fits(o.value, o.dtype)
     node = o.node if o.node is not None else promote.full(o.value, (), o.dtype, where)
     if dtype is not None:
         return trace.wrap(promote.cast(node, dtype_of(dtype), where), None, where)
@@ -183,8 +180,15 @@ def as_tensor(value: Any, dtype: Any = None) -> Any:
 def full(value: Any, shape: Any, dtype: Any) -> Any:
     """A number (or traced scalar) repeated to a shape."""
     shape, dtype = check_shape(shape), dtype_of(dtype)
+    check_size("full", Aval(shape, dtype))
     if isinstance(value, (Traced, np.ndarray)):
         return broadcast_to(cast(as_tensor(value), dtype), shape)
+    if not isinstance(value, (bool, int, float, Dim, np.generic)) or isinstance(value, np.complexfloating):
+        raise ArgumentError(f"full(): the value cannot be {described(value)}", cure="give a number, or an array without axes")
+    if not isinstance(value, (bool, np.bool_, Dim)):
+        check_number(float, value)
+        if dtype.is_integer:  # floats are truncated, as by astype
+            check_fits(int(value), dtype)
     where = user_location()
     return running_trace("full()", ()).wrap(promote.full(value, shape, dtype, where), None, where)
 
@@ -194,7 +198,7 @@ def cast(x: Any, dtype: Any) -> Any:
     """x in another dtype; x itself when it has it already and is not weak."""
     x, dtype = as_tensor(x), dtype_of(dtype)
     if x.node.dtype is dtype:
-        return x if x.weak is None else x.trace.wrap(x.node, None, x.where)
+        return x if x.weak is None else x.origin.wrap(x.node, None, x.where)
     return call("cast", x, dtype=dtype)
 
 
@@ -223,12 +227,14 @@ def _fill_in(old: Shape, new: Shape) -> Shape:
     if not open_:
         return new
     if len(open_) > 1 or new[open_[0]] != -1:
-        raise ShapeError(f"cannot reshape {fmt(old)} to {fmt(new)}: one length may be -1, the others count")
+        raise ShapeError(f"cannot reshape {fmt(old)} to {fmt(new)}: one length may be -1, the others count",
+                         cure="leave one length open at most")
     total, known = product(old), product(n for n in new if not (isinstance(n, int) and n < 0))
     rest: Extent | None = None if same(known, 0) else divide_exact(total, known)
     if rest is None:
         if same(known, 0) or total % known != 0:
             raise ShapeError(f"cannot reshape {fmt(old)} to {fmt(new)}: "
-                             f"{total} elements do not divide by {known}")
+                             f"{total} elements do not divide by {known}",
+                             cure="the known lengths must divide the number of elements")
         rest = total // known
     return tuple(rest if k == open_[0] else n for k, n in enumerate(new))

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from ..core.dims import Dim, Extent, same
-from ..core.errors import ArgumentError, AxisError, ShapeError
-from ..core.ops import broadcast_shapes, check_axis, check_extent, check_shape, fmt
+from ..core.dtypes import dtype_of
+from ..core.errors import ArgumentError, AxisError, DTypeError, ShapeError
+from ..core.ops import broadcast_shapes, check_axis, check_extent, check_shape, fmt, whole
 from . import apply as ap
 from .apply import as_tensor, call, permute
 from .indexing import bounds, getitem
@@ -33,7 +34,7 @@ def ravel(a: Any, order: str = "C") -> Any:
 
 def transpose(a: Any, axes: Any = None) -> Any:
     a = as_tensor(a)
-    return permute(a, range(a.ndim)[::-1] if axes is None else [check_axis(k, a.ndim) for k in axes])
+    return permute(a, range(a.ndim)[::-1] if axes is None else [check_axis(k, a.ndim) for k in _tuple(axes)])
 
 
 def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
@@ -42,11 +43,16 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     return permute(a, [k if i == j else j if i == k else i for i in range(a.ndim)])
 
 
+def matrix_transpose(x: Any, /) -> Any:
+    return swapaxes(x, -1, -2)
+
+
 def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     a = as_tensor(a)
     old, new = ([check_axis(k, a.ndim) for k in _tuple(v)] for v in (source, destination))
     if len(old) != len(new) or len(set(old)) != len(old) or len(set(new)) != len(new):
-        raise AxisError(f"moveaxis() cannot move axes {tuple(old)} to {tuple(new)}")
+        raise AxisError(f"moveaxis() cannot move axes {tuple(old)} to {tuple(new)}",
+                        cure="name as many destinations as sources, each axis once")
     order = [k for k in range(a.ndim) if k not in old]
     for to, k in sorted(zip(new, old)):
         order.insert(to, k)
@@ -108,8 +114,11 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     a = as_tensor(a)
     if axis is None:
         return ap.reshape(roll(ap.reshape(a, (-1,)), shift, 0), a.shape)
-    axes = _tuple(axis)
-    shifts = _tuple(shift) if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
+    axes, shifts = _tuple(axis), _tuple(shift)
+    if len(axes) != len(shifts) and 1 not in (len(axes), len(shifts)):
+        raise ShapeError(f"roll() got {len(shifts)} shifts for {len(axes)} axes",
+                         cure="give one shift for each axis, or one for all")
+    axes, shifts = axes * len(shifts) if len(axes) == 1 else axes, shifts * len(axes) if len(shifts) == 1 else shifts
     for k, by in zip([check_axis(k, a.ndim) for k in axes], shifts):
         n = a.shape[k]
         by = check_extent(by)
@@ -121,9 +130,44 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     return a
 
 
+def centred(back: bool) -> Callable[..., Any]:
+    """np.fft.fftshift, which brings element 0 to the middle of each axis, and its inverse."""
+
+    def shift(x: Any, axes: Any = None) -> Any:
+        x = as_tensor(x)
+        which = [check_axis(k, x.ndim) for k in (range(x.ndim) if axes is None else _tuple(axes))]
+        return roll(x, [-(x.shape[k] // 2) if back else x.shape[k] // 2 for k in which], tuple(which))
+
+    return located(shift)
+
+
 def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
     """The value itself: traced values never change."""
+    refuse("numpy.copy", order=order)
     return as_tensor(a)
+
+
+@located
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Any, ...]:
+    """Each vector along an axis of its own, the first two axes exchanged for 'xy'; views unless sparse."""
+    if indexing not in ("xy", "ij"):
+        raise ArgumentError(f"meshgrid(): indexing is 'xy' or 'ij', not {indexing!r}")
+    axes = list(range(len(xi)))
+    if indexing == "xy" and len(xi) > 1:
+        axes[:2] = 1, 0
+    grids = tuple(ap.reshape(x, (*(1,) * k, -1, *(1,) * (len(xi) - 1 - k))) for k, x in zip(axes, xi))
+    return grids if sparse else broadcast_arrays(*grids)
+
+
+def converted(function: str, x: Any, dtype: Any, casting: str | None = None) -> Any:
+    """x in a dtype, if NumPy's rule `casting` ('same_kind' unless given) allows that; x itself for None."""
+    if dtype is None:
+        return as_tensor(x)
+    source, target = as_tensor(x), dtype_of(dtype)
+    if source.weak is None and not np.can_cast(source.dtype, target.numpy, casting or "same_kind"):  # type: ignore[arg-type]
+        raise DTypeError(f"{function}() cannot cast {source.node.dtype} to {target} by the rule {casting or 'same_kind'!r}",
+                         cure="cast it first: x.astype(dtype)")
+    return as_tensor(x, target)
 
 
 # ---------------------------------------------------------------------------------------- joining
@@ -131,7 +175,7 @@ def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
 def concatenate(arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = None,
                 casting: Any = None) -> Any:
     refuse("numpy.concatenate", out=out)
-    parts = [as_tensor(a, dtype) for a in arrays]
+    parts = [converted("concatenate", a, dtype, casting) for a in arrays]
     if axis is None:
         parts, axis = [ap.reshape(a, (-1,)) for a in parts], 0
     if any(a.ndim == 0 for a in parts):
@@ -141,16 +185,16 @@ def concatenate(arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = 
 
 def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: Any = None) -> Any:
     refuse("numpy.stack", out=out)
-    return call("stack", *(as_tensor(a, dtype) for a in arrays), axis=axis)
+    return call("stack", *(converted("stack", a, dtype, casting) for a in arrays), axis=axis)
 
 
 def vstack(tup: Any, *, dtype: Any = None, casting: Any = None) -> Any:
-    return concatenate([_at_least(as_tensor(a), 2) for a in tup], 0, dtype=dtype)
+    return concatenate([_at_least(as_tensor(a), 2) for a in tup], 0, dtype=dtype, casting=casting)
 
 
 def hstack(tup: Any, *, dtype: Any = None, casting: Any = None) -> Any:
     parts = [_at_least(as_tensor(a), 1) for a in tup]
-    return concatenate(parts, 0 if parts and parts[0].ndim == 1 else 1, dtype=dtype)
+    return concatenate(parts, 0 if parts and parts[0].ndim == 1 else 1, dtype=dtype, casting=casting)
 
 
 def dstack(tup: Any) -> Any:
@@ -202,7 +246,7 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     a = as_tensor(ary)
     k = check_axis(axis, a.ndim)
     if isinstance(indices_or_sections, (int, np.integer, Dim)):
-        n, parts = a.shape[k], indices_or_sections
+        n, parts = a.shape[k], _few(indices_or_sections, "split(): the number of parts")
         if parts < 1 or n % parts != 0:
             raise ShapeError(f"split() cannot cut axis {k} of length {n} into {parts} equal parts",
                              cure="give the positions to cut at, or use np.array_split")
@@ -216,17 +260,37 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     k = check_axis(axis, a.ndim)
     n = a.shape[k]
     if isinstance(indices_or_sections, (int, np.integer)):
-        parts, length = int(indices_or_sections), int(n)
+        parts, length = _few(indices_or_sections, "array_split(): the number of parts"), int(n)
         if parts < 1:
-            raise ShapeError(f"array_split() cannot cut an axis into {parts} parts")
+            raise ShapeError(f"array_split() cannot cut an axis into {parts} parts",
+                             cure="give at least one part")
         each, longer = divmod(length, parts)
         return _pieces(a, [i * each + min(i, longer) for i in range(parts + 1)], k)
     cuts = [0, *(bounds(slice(None, check_extent(c)), n)[1] for c in indices_or_sections), n]
     return _pieces(a, cuts, k)
 
 
+MOST = 10_000  # nodes that one call may write into a graph
+
+
+def _few(n: Any, what: str) -> Any:
+    """A number of nodes to make. Raises ArgumentError where a graph would never end."""
+    if not isinstance(n, Dim):
+        n = whole(n, what)
+        if n > MOST:
+            raise ArgumentError(f"{what} is {n}, more than {MOST}")
+    return n
+
+
 def _pieces(a: Any, cuts: Sequence[Extent], axis: int) -> list[Any]:
     return [_cut(a, axis, start, stop) for start, stop in pairwise(cuts)]
+
+
+@located
+def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+    a = as_tensor(x)
+    k = check_axis(axis, a.ndim)
+    return tuple(getitem(a, (*(slice(None),) * k, i)) for i in range(int(a.shape[k])))
 
 
 def split_along(axis: int) -> Callable[..., list[Any]]:
@@ -234,6 +298,8 @@ def split_along(axis: int) -> Callable[..., list[Any]]:
 
     def split_(ary: Any, indices_or_sections: Any) -> list[Any]:
         a = as_tensor(ary)
+        if a.ndim < max(axis + 1, 1 if axis == 1 else 2):
+            raise ShapeError(f"{'vhd'[axis]}split() needs more axes than {a!r} has")
         return split(a, indices_or_sections, 0 if axis == 1 and a.ndim == 1 else axis)
 
     return split_
@@ -241,11 +307,19 @@ def split_along(axis: int) -> Callable[..., list[Any]]:
 
 @located
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append: Any = np._NoValue) -> Any:
-    refuse("numpy.diff", prepend=prepend, append=append)
     out = as_tensor(a)
+    if n < 0:
+        raise ArgumentError(f"diff(): n must not be negative, as {n} is")
+    if n == 0:
+        return out
     k = check_axis(axis, out.ndim)
+    ends = [None if v is None or v is np._NoValue else as_tensor(v) for v in (prepend, append)]
+    if any(v is not None for v in ends):  # a scalar stands for one element on the axis
+        edge = (*out.shape[:k], 1, *out.shape[k + 1:])
+        before, after = (v if v is None or v.ndim else ap.broadcast_to(v, edge) for v in ends)
+        out = concatenate([v for v in (before, out, after) if v is not None], k)
     op = "not_equal" if out.dtype.kind == "b" else "subtract"
-    for _ in range(n):
+    for _ in range(_few(n, "diff(): n")):
         out = call(op, _cut(out, k, 1, out.shape[k]), _cut(out, k, 0, out.shape[k] - 1))
     return out
 
@@ -255,7 +329,8 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append:
 def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     """Each element `repeats` times, which must be one static integer."""
     if not isinstance(repeats, (int, np.integer, Dim)):
-        raise ArgumentError("repeat(): repeats must be one static integer")
+        raise ArgumentError("repeat(): repeats must be one static integer",
+                            cure="for a number per element, use np.take(x, np.repeat(np.arange(n), repeats))")
     a = as_tensor(a)
     if axis is None:
         a, axis = ap.reshape(a, (-1,)), 0
@@ -307,7 +382,8 @@ def triangle(name: str) -> Callable[..., Any]:
     def part(m: Any, k: int = 0) -> Any:
         m = as_tensor(m)
         if m.ndim < 2:
-            raise ShapeError(f"{name}() needs at least two axes, not shape {fmt(m.shape)}")
+            raise ShapeError(f"{name}() needs at least two axes, not shape {fmt(m.shape)}",
+                             cure="pass a matrix, e.g. x[None]")
         rows, columns = (int(n) for n in m.shape[-2:])
         mask = np.tri(rows, columns, k if name == "tril" else k - 1, dtype=bool)
         zero = ap.full(0, m.shape, m.dtype)
@@ -317,15 +393,19 @@ def triangle(name: str) -> Callable[..., Any]:
 
 
 # ---------------------------------------------------------------------------------------- new arrays
-def filled_like(value: Any) -> Callable[..., Any]:
+def filled_like(name: str, value: Any) -> Callable[..., Any]:
     """np.zeros_like and its like."""
 
     def like(a: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, *,
              device: Any = None) -> Any:
+        refuse(f"numpy.{name}", order=order, device=device)
         a = as_tensor(a)
         return ap.full(value, a.shape if shape is None else shape, a.dtype if dtype is None else dtype)
 
     return like
+
+
+zeros_like = filled_like("zeros_like", 0)
 
 
 def new(shape: Any, value: Any, dtype: Any) -> Any:
@@ -335,24 +415,26 @@ def new(shape: Any, value: Any, dtype: Any) -> Any:
     return ap.full(value, shape, dtype)
 
 
-def _constant(value: int) -> Callable[..., Any]:
+def _constant(name: str, value: int) -> Callable[..., Any]:
     def filled(shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None,
                like: Any = None) -> Any:
+        refuse(f"numpy.{name}", order=order, device=device)
         return new(shape, value, float if dtype is None else dtype)
 
     return filled
 
 
-zeros, ones = _constant(0), _constant(1)
+zeros, ones = _constant("zeros", 0), _constant("ones", 1)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", *, device: Any = None,
          like: Any = None) -> Any:
+    refuse("numpy.full", order=order, device=device)
     return new(shape, fill_value, dtype)
 
 
 def full_like(a: Any, fill_value: Any, dtype: Any = None, **more: Any) -> Any:
-    return filled_like(fill_value)(a, dtype, **more)
+    return filled_like("full_like", fill_value)(a, dtype, **more)
 
 
 def _tuple(v: Any) -> tuple[Any, ...]:

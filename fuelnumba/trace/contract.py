@@ -10,7 +10,7 @@ from ..core.errors import ArgumentError, ShapeError, UnsupportedFunctionError
 from ..core.layout import Shape
 from ..core.ops import broadcast_shapes, check_axis, fmt
 from .apply import as_tensor, broadcast_to, call, permute, reshape
-from .traced import located
+from .traced import located, refuse
 
 
 @located
@@ -24,7 +24,8 @@ def matmul(a: Any, b: Any) -> Any:
     depth = b.shape[-2] if b.ndim > 1 else b.shape[0]
     if a.shape[-1] != depth:
         raise ShapeError(f"matmul() cannot multiply {fmt(a.shape)} by {fmt(b.shape)}: "
-                         f"{a.shape[-1]} columns meet {depth} rows")
+                         f"{a.shape[-1]} columns meet {depth} rows",
+                         cure="the last axis of the first must be as long as the last but one of the second: transpose one")
     row, column = a.ndim == 1, b.ndim == 1
     if row:
         a = call("unsqueeze", a, axis=0)
@@ -76,6 +77,7 @@ def _with_batch(x: Any, batch: Shape) -> Any:
 
 @located
 def dot(a: Any, b: Any, out: Any = None) -> Any:
+    refuse("numpy.dot", out=out)
     a, b = as_tensor(a), as_tensor(b)
     if a.ndim == 0 or b.ndim == 0:
         return call("multiply", a, b)
@@ -90,6 +92,7 @@ def inner(a: Any, b: Any) -> Any:
 
 
 def outer(a: Any, b: Any, out: Any = None) -> Any:
+    refuse("numpy.outer", out=out)
     a, b = reshape(as_tensor(a), (-1,)), reshape(as_tensor(b), (-1,))
     return call("multiply", call("unsqueeze", a, axis=1), b)
 
@@ -104,12 +107,14 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     if isinstance(axes, int):
         axes = (range(a.ndim - axes, a.ndim), range(axes))
     if len(axes) != 2:
-        raise ArgumentError("tensordot(): axes must be an int or a pair of axes")
+        raise ArgumentError("tensordot(): axes must be an int or a pair of axes",
+                            cure="e.g. axes=2, or axes=((1,), (0,))")
     left, right = ([check_axis(k, x.ndim) for k in (s if hasattr(s, "__iter__") else (s,))]
                    for s, x in zip(axes, (a, b)))
     if len(left) != len(right) or any(a.shape[i] != b.shape[j] for i, j in zip(left, right)):
         raise ShapeError(f"tensordot() cannot sum {fmt(a.shape)} over axes {tuple(left)} with {fmt(b.shape)} "
-                         f"over axes {tuple(right)}: the lengths differ")
+                         f"over axes {tuple(right)}: the lengths differ",
+                         cure="name axes of equal lengths, in the same order")
     rows = [k for k in range(a.ndim) if k not in left]
     columns = [k for k in range(b.ndim) if k not in right]
     return _product(a, b, ([], rows, left), ([], right, columns))
@@ -138,26 +143,32 @@ def einsum(subscripts: str, *operands: Any, **refused: Any) -> Any:
                                        cure="write every axis as a letter, without ellipsis")
     named = [k for k, v in refused.items() if k != "optimize" and v is not None]
     if named:
-        raise UnsupportedFunctionError(f"numpy.einsum is not covered with {named[0]}=")
+        raise UnsupportedFunctionError(f"numpy.einsum is not covered with {named[0]}=",
+                                       cure="leave it out")
     left, arrow, out = subscripts.replace(" ", "").partition("->")
     terms = left.split(",")
     if not arrow:
         out = "".join(sorted(c for c in set(left) - {","} if left.count(c) == 1))
     arrays = [as_tensor(x) for x in operands]
     if len(terms) != len(arrays):
-        raise ArgumentError(f"einsum(): {subscripts!r} names {len(terms)} arrays, {len(arrays)} are given")
+        raise ArgumentError(f"einsum(): {subscripts!r} names {len(terms)} arrays, {len(arrays)} are given",
+                            cure="write one term for each array, separated by commas")
     lengths: dict[str, Extent] = {}
     for term, x in zip(terms, arrays):
         if len(term) != x.ndim:
-            raise ShapeError(f"einsum(): {term!r} names {len(term)} axes of an array of shape {fmt(x.shape)}")
+            raise ShapeError(f"einsum(): {term!r} names {len(term)} axes of an array of shape {fmt(x.shape)}",
+                             cure="write one letter for each axis")
         if len(set(term)) != len(term):
             raise UnsupportedFunctionError("numpy.einsum is not covered for a repeated letter, "
-                                           f"as in {term!r}")
+                                           f"as in {term!r}",
+                                           cure="take the diagonal first: np.take_along_axis, or multiply by np.eye(n) and sum")
         for c, n in zip(term, x.shape):
             if lengths.setdefault(c, n) != n:
-                raise ShapeError(f"einsum(): {c!r} is {lengths[c]} in one array and {n} in another")
+                raise ShapeError(f"einsum(): {c!r} is {lengths[c]} in one array and {n} in another",
+                                 cure="one letter is one length")
     if unknown := [c for c in out if c not in lengths]:
-        raise ArgumentError(f"einsum(): {unknown[0]!r} stands on the right of {subscripts!r} only")
+        raise ArgumentError(f"einsum(): {unknown[0]!r} stands on the right of {subscripts!r} only",
+                            cure="every letter on the right must stand on the left")
     x, term = arrays[0], terms[0]
     for k in range(1, len(arrays)):
         x, term = _pair(x, term, arrays[k], terms[k], set(out).union(*terms[k + 1:]))

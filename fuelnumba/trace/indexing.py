@@ -18,13 +18,15 @@ def getitem(x: Any, key: Any) -> Any:
     out, axis = x, 0
     taken: tuple[int, Any] | None = None  # axis of `out` that the array indexes, and the array
     advanced: list[int] = []  # positions of ints and arrays in the key
+    own = -1  # the axis of x
     for position, item in enumerate(items):
+        own += item is not None
         if item is None:
             out, axis = call("unsqueeze", out, axis=axis), axis + 1
         elif isinstance(item, slice):
             out, axis = _slice(out, axis, item), axis + 1
         elif _is_static_int(item):
-            out = _pick(out, axis, item)
+            out = _pick(out, axis, item, own)
             advanced.append(position)
         else:
             if taken is not None:
@@ -52,7 +54,8 @@ def _expand(x: Any, key: tuple[Any, ...]) -> list[Any]:
     """The key with `...` written out, one entry per axis and per None."""
     dots = [k for k, item in enumerate(key) if item is Ellipsis]
     if len(dots) > 1:
-        raise FuelIndexError("an index may have only one ellipsis (...)")
+        raise FuelIndexError("an index may have only one ellipsis (...)",
+                             cure="write : for the other axes")
     for item in key:
         if isinstance(item, (bool, np.bool_)) or getattr(item, "dtype", None) == np.bool_:
             raise DTypeError(f"a boolean mask cannot index {x!r}: "
@@ -60,13 +63,16 @@ def _expand(x: Any, key: tuple[Any, ...]) -> list[Any]:
                              cure="use np.where(mask, x, other), which keeps the shape")
     count = sum(1 for item in key if item is not None and item is not Ellipsis)
     if count > x.ndim:
-        raise FuelIndexError(f"{count} indices for {x!r} of rank {x.ndim}")
+        raise FuelIndexError(f"{count} indices for {x!r} of rank {x.ndim}",
+                             cure="drop the surplus ones, or insert an axis: x[..., None]")
     rest = [slice(None)] * (x.ndim - count)
     at = dots[0] if dots else len(key)
     return [*key[:at], *rest, *key[at + 1:]]
 
 
 def _indices(item: Any) -> Any:
+    if isinstance(item, float):
+        raise DTypeError(f"an index must be integers, not {item!r}", cure="cast it: int(i)")
     if not isinstance(item, (Traced, np.ndarray, list, np.generic)):
         raise ArgumentError(f"{item!r} cannot be an index",
                             cure="index with ints, slices, ..., None or one array of integers")
@@ -77,12 +83,14 @@ def _indices(item: Any) -> Any:
     return indices
 
 
-def _pick(x: Any, axis: int, item: Any) -> Any:
+def _pick(x: Any, axis: int, item: Any, named: int) -> Any:
+    """One element of an axis, which is the axis `named` to the user."""
     n = x.shape[axis]
     k = item if isinstance(item, Dim) else int(item)
     start = k + n if k < 0 else k
     if start < 0 or start >= n:
-        raise FuelIndexError(f"index {k} is out of range for axis {axis} of length {n}")
+        raise FuelIndexError(f"index {k} is out of range for axis {named} of length {n}",
+                             cure=f"indices go from {-n} to {n - 1}" if isinstance(n, int) and n else "check the index")
     return call("squeeze", call("slice", x, axis=axis, start=start, length=1), axis=axis)
 
 
@@ -98,7 +106,8 @@ def bounds(s: slice, n: Extent) -> tuple[Extent, Extent, int]:
     """start, length, step of a slice of an axis of length n, by Python's rules."""
     step = 1 if s.step is None else _bound(s.step)
     if not isinstance(step, int) or step == 0:
-        raise FuelIndexError(f"a slice step must be a static int other than 0, not {step}")
+        raise FuelIndexError(f"a slice step must be a static int other than 0, not {step}",
+                             cure="give an int, such as 1 or -1")
     lowest, highest = (0, n) if step > 0 else (-1, n - 1)
     first, last = (lowest, highest) if step > 0 else (highest, lowest)
     start = first if s.start is None else _clamp(_bound(s.start), n, lowest, highest)
@@ -119,7 +128,8 @@ def _bound(v: Any) -> Extent:
     if isinstance(v, Dim):
         return v
     if not hasattr(v, "__index__"):
-        raise ArgumentError(f"a slice bound must be an integer or None, not {v!r}")
+        raise ArgumentError(f"a slice bound must be an integer or None, not {v!r}",
+                            cure="give an int, a length such as x.shape[0], or nothing")
     return int(v.__index__())
 
 

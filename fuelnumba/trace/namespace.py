@@ -6,12 +6,13 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from ..core.errors import ArgumentError, DTypeError
+from ..core.dims import same
+from ..core.errors import ArgumentError, DTypeError, FuelError
 from ..core.ops import OPS, OpDef
 from . import apply as ap
 from . import arrange, contract
 from .apply import apply, as_tensor, call
-from .traced import Traced, current_trace, located
+from .traced import RAW, Traced, current_trace, located, refused
 
 Eager = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 _eager: list[Eager] = []
@@ -45,7 +46,8 @@ def public(op: OpDef) -> Callable[..., Any]:
                 arrays.append(value)
             elif any(bound.get(later) is not None for later in inputs[inputs.index(name) + 1:]):
                 later = next(n for n in inputs[inputs.index(name) + 1:] if bound.get(n) is not None)
-                raise ArgumentError(f"{op.name}() got {later} without {name}")
+                raise ArgumentError(f"{op.name}() got {later} without {name}",
+                                    cure=f"pass {name} too")
         return apply(op, *arrays, **bound)
 
     return _published(op.name, function, op, signature)
@@ -78,13 +80,18 @@ def _published(name: str, fn: Callable[..., Any], op: OpDef | None,
     @located
     def function(*args: Any, **kwargs: Any) -> Any:
         try:
-            signature.bind(*args, **kwargs)
-        except TypeError as err:
-            problem = str(err)
-        else:
             if current_trace() is None and _eager and not any(isinstance(a, Traced) for a in args):
-                return _eager[0](function, args, kwargs)
-            return fn(*args, **kwargs)
+                return _eager[0](function, args, kwargs)  # which looks at the arguments itself
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError as err:
+                problem = str(err)
+            else:
+                return fn(*args, **kwargs)
+        except FuelError:
+            raise
+        except RAW as err:
+            raise refused(name, err) from err
         raise ArgumentError(f"{name}(): {problem}", cure=f"its signature is {name}{signature}")
 
     function.__name__ = function.__qualname__ = name
@@ -165,11 +172,22 @@ def write_slice(x: Any, src: Any, at: Any = 0) -> Any:
     axis = traced[0]
     start, starts[axis] = starts[axis], 0
     if start.ndim != 0 or not start.node.dtype.is_integer:
-        raise DTypeError(f"write_slice(): the start on axis {axis} must be an integer scalar, not {start!r}")
+        raise DTypeError(f"write_slice(): the start on axis {axis} must be an integer scalar, not {start!r}",
+                         cure="take an element of an integer array, e.g. at[0]")
     return call("write_slice", x, src, start, at=tuple(starts), axis=axis)
+
+
+def rope(x: Any, cos: Any, sin: Any, interleaved: Any = False) -> Any:
+    x, tables = as_tensor(x), [as_tensor(cos), as_tensor(sin)]
+    for k, a in enumerate(tables):
+        # kernels ask whether lengths are one and the same: two symbols that are equal here get one name
+        for width in (x.shape[-1], x.shape[-1] // 2) if x.ndim > 1 and a.ndim == 2 else ():
+            if a.shape[-1] == width and not same(a.shape[-1], width):
+                tables[k] = call("broadcast_to", a, shape=(a.shape[0], width))
+    return call("rope", x, *tables, interleaved=interleaved)
 
 
 FRONT_DOORS: dict[str, Callable[..., Any]] = {
     "broadcast_to": broadcast_to, "cast": cast, "concat": concat, "full": full, "matmul": matmul, "reshape": reshape,
-    "split": split, "squeeze": squeeze, "stack": stack, "write_slice": write_slice,
+    "rope": rope, "split": split, "squeeze": squeeze, "stack": stack, "write_slice": write_slice,
 }

@@ -6,12 +6,12 @@ NumPy's signature. What is in none of them is an `UnsupportedFunctionError` nami
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
 
+from ..core import dims
 from ..core import dtypes as dt
 from ..core.errors import (
     ArgumentError,
@@ -20,29 +20,19 @@ from ..core.errors import (
     TracedMutationError,
     UnsupportedFunctionError,
 )
-from ..core.ops import OPS
+from ..core.ops import OPS, check_axis, check_bool, whole
 from . import arrange as ar
-from . import contract
+from . import contract, linalg
 from .apply import as_tensor, call, cast, reshape
-from .promote import CONVERSIONS
-from .traced import Traced, fail, located, refuse
+from .instead import nearest
+from .linalg import as_float, widened
+from .traced import RAW, Traced, fail, located, refuse, refused
 
 
 # -------------------------------------------------------------------------------- ufuncs that are not one op
 def rint(x: Any) -> Any:
     """Rounded to even; integers become floats, as np.rint has it (np.round keeps them)."""
     return call("round", as_float(x))
-
-
-def as_float(x: Any, domain: str = "float") -> Any:
-    """x in the floats that NumPy's float-only functions use for its dtype."""
-    x = as_tensor(x)
-    return cast(x, CONVERSIONS[domain][x.node.dtype]) if x.node.dtype in CONVERSIONS[domain] else x
-
-
-def widened(x: Any) -> Any:
-    """Half types in f32: a square or product of theirs may not fit where the sum, mean or root made of it does."""
-    return cast(x, dt.f32) if x.node.dtype.is_float and x.node.dtype.bits == 16 else x
 
 
 def positive(x: Any) -> Any:
@@ -71,19 +61,18 @@ def power(x: Any, y: Any) -> Any:
     return call("power", x, y)
 
 
+def square(x: Any) -> Any:
+    """x * x; of bools in i8, as in NumPy."""
+    x = as_tensor(x)
+    return call("square", cast(x, dt.i8) if x.node.dtype is dt.bool_ else x)
+
+
 def divmod_(x: Any, y: Any) -> tuple[Any, Any]:
     return call("floor_divide", x, y), call("remainder", x, y)
 
 
 def float_power(x: Any, y: Any) -> Any:
     return call("power", as_tensor(x, dt.f64), as_tensor(y, dt.f64))
-
-
-def vecdot(a: Any, b: Any) -> Any:
-    """Sums of products along the last axis."""
-    a, b = as_tensor(a), as_tensor(b)
-    dtype = dt.promote(a.node.dtype, b.node.dtype)
-    return cast(call("sum", call("multiply", widened(a), widened(b)), axis=-1), dtype)
 
 
 def _scaled(factor: float) -> Callable[[Any], Any]:
@@ -94,15 +83,16 @@ def _scaled(factor: float) -> Callable[[Any], Any]:
 _UFUNC_TABLE: dict[str, str | Callable[..., Any]] = {
     **{n: n for n in (
         "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "maximum", "minimum",
-        "copysign", "negative", "absolute", "sign", "square", "sqrt", "reciprocal", "floor", "ceil", "trunc",
+        "copysign", "negative", "absolute", "sign", "sqrt", "reciprocal", "floor", "ceil", "trunc",
         "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "tanh",
         "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite",
         "logical_and", "logical_or", "logical_xor", "logical_not",
         "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift",
     )},
-    "power": power, "invert": "bitwise_not", "fabs": "absolute", "rint": rint, "positive": positive,
+    "square": square, "power": power, "invert": "bitwise_not", "fabs": lambda x: call("absolute", as_float(x)), "rint": rint,
+    "positive": positive,
     "conjugate": as_tensor, "divmod": divmod_, "float_power": float_power, "matmul": contract.matmul,
-    "vecdot": vecdot,
+    "vecdot": linalg.vecdot,
     "deg2rad": _scaled(np.pi / 180), "radians": _scaled(np.pi / 180),
     "rad2deg": _scaled(180 / np.pi), "degrees": _scaled(180 / np.pi),
     "signbit": lambda x: call("less", call("copysign", 1.0, x), 0),
@@ -121,9 +111,9 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
     if kwargs.pop("out", None) is not None:
         raise TracedMutationError(f"{name}(..., out=...) writes into an array while tracing",
                                   cure="use the value the function returns")
-    dtype = kwargs.pop("dtype", None)
-    for quiet in ("casting", "order", "subok"):
-        kwargs.pop(quiet, None)
+    dtype, casting = kwargs.pop("dtype", None), kwargs.pop("casting", None)
+    kwargs.pop("subok", None)
+    refuse(name, order=kwargs.pop("order", None))
     if method == "reduce" and ufunc in REDUCE:
         refuse(f"{name}.reduce", initial=kwargs.pop("initial", None), where=kwargs.pop("where", True))
         axis = kwargs.pop("axis", inputs[1] if len(inputs) > 1 else 0)
@@ -132,10 +122,18 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
     target = UFUNCS.get(ufunc)
     if method != "__call__" or target is None:
         unsupported(name if method == "__call__" else f"{name}.{method}")
+    own = {"axis": kwargs.pop("axis")} if target is linalg.vecdot and "axis" in kwargs else {}
     refuse(name, where=kwargs.pop("where", True), **kwargs)
-    if dtype is not None:
-        inputs = tuple(as_tensor(x, dtype) for x in inputs)
-    return call(target, *inputs) if isinstance(target, str) else target(*inputs)
+    if casting in ("no", "equiv"):
+        refuse(name, casting=casting)
+    try:
+        if dtype is not None:
+            inputs = tuple(ar.converted(ufunc.__name__, x, dtype, casting) for x in inputs)
+        return call(target, *inputs) if isinstance(target, str) else target(*inputs, **own)
+    except FuelError:
+        raise
+    except RAW as err:
+        raise refused(name, err) from err
 
 
 # ---------------------------------------------------------------------------------------- reductions
@@ -179,7 +177,7 @@ def arg_extremum(op: str) -> Callable[..., Any]:
 
 
 def _given(keepdims: Any) -> bool:
-    return False if keepdims is _NOT_GIVEN else bool(keepdims)
+    return False if keepdims is _NOT_GIVEN else check_bool(keepdims)
 
 
 def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: Any = False,
@@ -224,19 +222,6 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
     return call("sum", call("not_equal", a, 0), axis=axis, keepdims=_given(keepdims))
 
 
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """Of vectors: 2-, 1- and max-norm; of matrices: Frobenius."""
-    x = as_float(x, "division")
-    one_axis = isinstance(axis, int) or (axis is None and x.ndim == 1)
-    if ord is None or (ord == 2 and one_axis) or (ord == "fro" and not one_axis):
-        squares = call("square", widened(x))
-        return cast(call("sqrt", call("sum", squares, axis=axis, keepdims=keepdims)), x.dtype)
-    if one_axis and ord in (1, np.inf):
-        return call("sum" if ord == 1 else "max", call("absolute", x), axis=axis, keepdims=keepdims)
-    raise UnsupportedFunctionError(f"numpy.linalg.norm is not covered with ord={ord!r} for {x!r}",
-                                   cure="covered are 1, 2 and inf for vectors, and the Frobenius norm")
-
-
 # -------------------------------------------------------------------------------- elementwise functions
 def where_(condition: Any, x: Any = None, y: Any = None) -> Any:
     if x is None or y is None:
@@ -251,6 +236,10 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: 
     low = min if a_min is None or a_min is _NOT_GIVEN else a_min
     high = max if a_max is None or a_max is _NOT_GIVEN else a_max
     a = as_tensor(a)
+    if a.node.dtype.is_integer and a.weak is None:  # written ints beyond the dtype bound nothing
+        info = np.iinfo(a.dtype)
+        low = None if type(low) is int and low <= info.min else low
+        high = None if type(high) is int and high >= info.max else high
     plain = all(v is None or type(v) in (int, float) for v in (low, high))
     if plain and a.node.dtype.is_float and a.weak is None:
         return call("clamp", a, min=low, max=high)
@@ -262,10 +251,16 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: 
 def round_(a: Any, decimals: int = 0, out: Any = None) -> Any:
     refuse("numpy.round", out=out)
     a = as_tensor(a)
+    decimals = whole(decimals, "decimals")
+    if a.node.dtype.kind == "b":
+        if decimals:
+            fail(DTypeError, "numpy.round() to decimals is not defined for bool", "cast it first, e.g. x.astype(np.float32)")
+        return rint(a)
     if decimals == 0 or (decimals > 0 and not a.node.dtype.is_float):
         return call("round", a)
     if not a.node.dtype.is_float:
-        raise UnsupportedFunctionError("numpy.round is not covered for integers with negative decimals")
+        raise UnsupportedFunctionError("numpy.round is not covered for integers with negative decimals",
+                                       cure="cast to floats first: np.round(x.astype(np.float64), -1)")
     scale = 10.0 ** abs(decimals)
     there, back = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
     return call(back, call("round", call(there, a, scale)), scale)
@@ -280,7 +275,15 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
 
 
 def astype(x: Any, dtype: Any, /, *, copy: Any = True, device: Any = None) -> Any:
+    refuse("numpy.astype", device=device)
     return cast(x, dtype)
+
+
+def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None) -> Any:
+    """Compares each with each, so that the memory it takes is the product of the two sizes in bytes."""
+    x, wanted = as_tensor(element), reshape(test_elements, (-1,))
+    found = call("any", call("equal", call("unsqueeze", x, axis=x.ndim), wanted), axis=-1)
+    return call("logical_not", found) if invert else found
 
 
 # -------------------------------------------------------------------------------- about shapes and dtypes
@@ -296,8 +299,14 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
     return np.result_type(*map(stand_in, arrays_and_dtypes))
 
 
+def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
+    return bool(np.can_cast(from_.dtype if isinstance(from_, Traced) else from_, to, casting))
+
+
 def size(a: Any, axis: Any = None) -> Any:
-    return a.size if axis is None else a.shape[axis]
+    if axis is None:
+        return a.size
+    return dims.product(a.shape[check_axis(k, a.ndim)] for k in (axis if isinstance(axis, tuple) else (axis,)))
 
 
 WRITE_CURE = ("make a new value: np.where(condition, a, b), np.concatenate([...]) or "
@@ -317,34 +326,45 @@ FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.max: extremum("max"), np.amax: extremum("max"), np.min: extremum("min"), np.amin: extremum("min"),
     np.any: extremum("any"), np.all: extremum("all"),
     np.argmax: arg_extremum("argmax"), np.argmin: arg_extremum("argmin"),
-    np.var: var, np.std: std, np.ptp: ptp, np.count_nonzero: count_nonzero, np.linalg.norm: norm,
+    np.var: var, np.std: std, np.ptp: ptp, np.count_nonzero: count_nonzero,
     # elementwise
     np.where: where_, np.clip: clip, np.round: round_, np.around: round_, np.array_equal: array_equal,
-    np.astype: astype, np.real: as_tensor,
+    np.astype: astype, np.real: as_tensor, np.imag: lambda val: ar.zeros_like(val), np.isin: isin,
     # products
     np.dot: contract.dot, np.inner: contract.inner, np.outer: contract.outer, np.vdot: contract.vdot,
     np.tensordot: contract.tensordot, np.einsum: contract.einsum,
+    np.linalg.matmul: lambda x1, x2, /: contract.matmul(x1, x2), np.linalg.vecdot: linalg.vecdot,
+    np.linalg.tensordot: lambda x1, x2, /, *, axes=2: contract.tensordot(x1, x2, axes),
+    np.linalg.outer: linalg.outer, np.linalg.cross: linalg.cross, np.linalg.matrix_power: linalg.matrix_power,
+    # matrices
+    np.diagonal: linalg.diagonal, np.linalg.diagonal: linalg.matrix_diagonal,
+    np.trace: linalg.trace, np.linalg.trace: linalg.matrix_trace,
+    np.linalg.norm: linalg.norm, np.linalg.vector_norm: linalg.vector_norm, np.linalg.matrix_norm: linalg.matrix_norm,
     # axes and order
     np.reshape: ar.reshape, np.ravel: ar.ravel, np.transpose: ar.transpose, np.permute_dims: ar.transpose,
-    np.matrix_transpose: lambda x, /: ar.swapaxes(x, -1, -2), np.swapaxes: ar.swapaxes,
+    np.matrix_transpose: ar.matrix_transpose, np.linalg.matrix_transpose: ar.matrix_transpose, np.swapaxes: ar.swapaxes,
     np.moveaxis: ar.moveaxis, np.expand_dims: ar.expand_dims, np.squeeze: ar.squeeze,
     np.broadcast_to: ar.broadcast_to, np.broadcast_arrays: ar.broadcast_arrays,
     np.atleast_1d: ar.atleast(1), np.atleast_2d: ar.atleast(2), np.atleast_3d: ar.atleast(3),
     np.flip: ar.flip, np.fliplr: lambda m: ar.flip(m, 1), np.flipud: lambda m: ar.flip(m, 0),
-    np.roll: ar.roll, np.copy: ar.copy,
+    np.roll: ar.roll, np.fft.fftshift: ar.centred(back=False), np.fft.ifftshift: ar.centred(back=True),
+    np.copy: ar.copy, np.meshgrid: ar.meshgrid,
     # joining and cutting
     np.concatenate: ar.concatenate, np.stack: ar.stack, np.vstack: ar.vstack, np.hstack: ar.hstack,
     np.dstack: ar.dstack, np.column_stack: ar.column_stack, np.split: ar.split,
     np.array_split: ar.array_split, np.hsplit: ar.split_along(1), np.vsplit: ar.split_along(0),
     np.dsplit: ar.split_along(2), np.repeat: ar.repeat, np.tile: ar.tile, np.pad: ar.pad, np.diff: ar.diff,
+    **({np.unstack: ar.unstack} if hasattr(np, "unstack") else {}),  # from NumPy 2.1 on
     # indexing
     np.take: ar.take, np.take_along_axis: ar.take_along_axis,
     np.tril: ar.triangle("tril"), np.triu: ar.triangle("triu"),
     # new arrays
-    np.zeros_like: ar.filled_like(0), np.ones_like: ar.filled_like(1), np.empty_like: ar.filled_like(0),
+    np.zeros_like: ar.zeros_like, np.ones_like: ar.filled_like("ones_like", 1),
+    np.empty_like: ar.filled_like("empty_like", 0),
     np.full_like: ar.full_like, np.zeros: ar.zeros, np.ones: ar.ones, np.empty: ar.zeros, np.full: ar.full,
     # about
     np.ndim: lambda a: a.ndim, np.shape: lambda a: a.shape, np.size: size, np.result_type: result_type,
+    np.can_cast: can_cast,
     np.iscomplexobj: lambda x: False, np.isrealobj: lambda x: True,
     # never
     **{getattr(np, n): writes(n) for n in (
@@ -353,7 +373,7 @@ FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
 
 
 def _name(fn: Callable[..., Any]) -> str:
-    module = (getattr(fn, "__module__", None) or "numpy").replace("numpy.linalg._linalg", "numpy.linalg")
+    module = (getattr(fn, "__module__", None) or "numpy").partition("._")[0]
     return f"{module}.{fn.__name__}"
 
 
@@ -366,12 +386,7 @@ def covered() -> list[str]:
 
 
 def unsupported(name: str) -> NoReturn:
-    short = name.rpartition(".")[2]
-    near = difflib.get_close_matches(short, [c.rpartition(".")[2] for c in _COVERED], n=3, cutoff=0.5)
-    near = [f"np.{n}" for n in near]
-    cure = f"near to it are covered: {', '.join(near)}" if near else "write it with covered functions"
-    fail(UnsupportedFunctionError, f"{name} is not covered for traced values",
-         cure + "; `python -m fuelnumba ops` lists all")
+    fail(UnsupportedFunctionError, f"{name} is not covered for traced values", nearest(name, _COVERED))
 
 
 @located
@@ -382,14 +397,7 @@ def call_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
         unsupported(_name(fn))
     try:
         return implementation(*args, **kwargs)
-    except TypeError as err:
-        if isinstance(err, FuelError) or not _is_signature_error(err):
-            raise
-        message = str(err)
-    raise ArgumentError(f"{_name(fn)}: {message}")
-
-
-def _is_signature_error(err: TypeError) -> bool:
-    """Raised by the call itself, not in the function."""
-    tb = err.__traceback__
-    return tb is not None and tb.tb_next is None
+    except FuelError:
+        raise
+    except RAW as err:
+        raise refused(_name(fn), err) from err

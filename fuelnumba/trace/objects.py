@@ -6,7 +6,6 @@ import enum
 import functools
 import os
 import sys
-import sysconfig
 import types
 from argparse import Namespace
 from collections import deque
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.source import PACKAGE, PACKAGE_DIR
+from ..core.source import PACKAGE, is_library_file
 
 __all__ = [
     "CONTAINERS",
@@ -101,28 +100,6 @@ def name_of(fn: Any) -> str:
 
 
 # Whose code is it ------------------------------------------------------------------------------------
-
-
-@functools.cache
-def is_library_file(file: str) -> bool:
-    """Is this file of the standard library, an installed distribution, or fuelnumba apart from its models?"""
-    if file.startswith("<frozen "):
-        return True
-    if file.startswith("<"):
-        return False
-    path = os.path.abspath(file)
-    parts = path.split(os.sep)
-    if "site-packages" in parts or "dist-packages" in parts:
-        return True
-    if path.startswith(PACKAGE_DIR + os.sep):
-        return not path.startswith(os.path.join(PACKAGE_DIR, "models") + os.sep)
-    return path.startswith(_standard_places())
-
-
-@functools.cache
-def _standard_places() -> tuple[str, ...]:
-    paths = [sysconfig.get_paths()[kind] for kind in ("stdlib", "platstdlib")]
-    return tuple({p + os.sep for path in paths for p in (path, os.path.realpath(path))})
 
 
 def is_library_class(cls: type) -> bool:

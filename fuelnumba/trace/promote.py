@@ -22,7 +22,7 @@ from ..core import ir
 from ..core.dims import Dim
 from ..core.dtypes import DType, promote, weak_result
 from ..core.errors import ArgumentError, DTypeError
-from ..core.ir import Node
+from ..core.ir import Node, canonical
 from ..core.layout import Shape
 from ..core.ops import OPS, OpDef
 from ..core.source import Location
@@ -88,6 +88,8 @@ def meet(op: OpDef, operands: Sequence[Operand]) -> Meeting:
     strong = [o for o in data if o.weak is None]
     moves = op.kind == "memory" and len({o.dtype for o in data}) == 1
     for o in strong:
+        if o.dtype.is_storage_only and op.kind == "memory" and not moves:
+            functools.reduce(promote, (s.dtype for s in strong))  # raises PromotionError
         if o.dtype.is_storage_only and not moves:
             raise DTypeError(f"{op.name}() got {o.name}: {o.dtype}, which is for storage only",
                              cure="cast it first, e.g. x.astype('f32')")
@@ -96,6 +98,9 @@ def meet(op: OpDef, operands: Sequence[Operand]) -> Meeting:
     _check_domain(op, data, dtype)
     if op.name in COMPARISONS and dtype.is_integer and any(_overflows(o, dtype) for o in data):
         dtype = dt.i64  # u8 < 300 is true, not an error
+        for o in data:
+            if _overflows(o, dtype):  # beyond i64, it compares as an infinity does
+                o.value, dtype = float("inf") if o.value > 0 else -float("inf"), dt.f64
     for o in data:
         if op.domain != "truth" and _overflows(o, dtype):
             raise ArgumentError(f"{op.name}(): the Python int {o.value} does not fit {dtype}",
@@ -142,32 +147,6 @@ def _overflows(o: Operand, dtype: DType) -> bool:
 
 
 # ---------------------------------------------------------------------------------------- casts, made visible
-def canonical(value: Any, dtype: DType) -> Any:
-    """A number as `full` nodes keep it: a Python bool, int or float that `dtype` holds exactly.
-
-    f32 values keep their short spelling: 0.1, not 0.10000000149011612.
-    """
-    if isinstance(value, Dim):
-        return value
-    if dtype.kind == "b":
-        return bool(value)
-    if dtype.is_integer:
-        return int(value)
-    try:
-        v = float(value)
-    except OverflowError:
-        raise ArgumentError(f"the Python int {value} does not fit {dtype}") from None
-    if dtype is dt.f64 or v != v:
-        return v
-    with np.errstate(all="ignore"):
-        rounded = dtype.numpy.type(v)
-    if dtype is dt.f32:
-        short = float(str(rounded))
-        if np.float32(short) == rounded:
-            return short
-    return float(rounded)
-
-
 def full(value: Any, shape: Shape, dtype: DType, where: Location | None = None) -> Node:
     return ir.full_node(canonical(value, dtype), shape, dtype, where)
 

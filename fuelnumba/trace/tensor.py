@@ -6,28 +6,37 @@ writes into it) raises an error of its own class that points at the user's line.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
 
+from ..core.dims import same_shape
 from ..core.errors import (
+    DTypeError,
     FuelError,
+    ShapeError,
     TracedBoolError,
     TracedConversionError,
     TracedIterationError,
     TracedMutationError,
     TracedToNumpyError,
+    TracingError,
+    UnsupportedAttributeError,
     UnsupportedFunctionError,
 )
-from . import arrange, contract, numpy_api
+from . import arrange, contract, linalg, numpy_api
 from .apply import as_tensor, call, cast, permute
 from .indexing import getitem
-from .traced import Trace, Traced, check_alive, current_trace, fail, tracing_into
+from .instead import by_meaning, nearest
+from .traced import Trace, Traced, check_alive, current_trace, fail, placed, refuse, tracing_into
 
 __all__ = ["Tensor", "Trace", "current_trace", "tracing_into"]
 
 _Binary = Callable[[Any, Any], Any]
+_INSTEAD = {"flat": "use x.ravel(), which is a view", "imag": "values are real: the imaginary part is np.zeros_like(x)",
+            **dict.fromkeys(("strides", "flags", "data", "ctypes", "base"), "a traced value has no memory yet")}
 _KNOWN = (np.ndarray, np.generic, bool, int, float, list, tuple)
 
 
@@ -42,6 +51,25 @@ def _binary(op: str | _Binary) -> tuple[_Binary, _Binary]:
         return NotImplemented if _defers(other) else record(other, self)
 
     return forward, reflected
+
+
+def _in_place(op: str | _Binary) -> _Binary:
+    """`x += y`: a new value for the name, of x's shape and dtype as in NumPy. Values without axes may widen, as NumPy's
+    scalars do."""
+    forward, _ = _binary(op)
+    name = op if isinstance(op, str) else op.__name__
+
+    def assign(self: Any, other: Any) -> Any:
+        result = forward(self, other)
+        if result is NotImplemented or not self.shape:
+            return result
+        keeps_dtype = np.can_cast(result.dtype, self.dtype, "same_kind")
+        if not keeps_dtype or not same_shape(result.shape, self.shape):
+            fail(ShapeError if keeps_dtype else DTypeError, f"{name}() in place would make {result!r} of {self!r}",
+                 "an in-place operator keeps shape and dtype: write it out, x = x + y for x += y")
+        return cast(result, self.dtype)
+
+    return assign
 
 
 def _defers(other: Any) -> bool:
@@ -62,12 +90,14 @@ def _forbid(kind: type[FuelError], what: str, cure: str) -> Callable[..., NoRetu
 
     def method(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
         check_alive(self)
-        fail(kind, what.format(x=self), cure)
+        self.origin.refused = placed(kind(what.format(x=self), cure=cure))
+        raise self.origin.refused
 
     return method
 
 
-_OUTSIDE = "use NumPy functions and operators inside, and take the numbers from what the function returns"
+_OUTSIDE = ("use NumPy functions and operators inside, and take the numbers from what the function returns; "
+            "a number that chooses a shape belongs in static_argnames")
 
 
 def _conversion(what: str) -> Callable[..., NoReturn]:
@@ -87,8 +117,25 @@ def _memory(what: str) -> Callable[..., NoReturn]:
 
 
 def _uncovered(name: str) -> Callable[..., NoReturn]:
-    return _forbid(UnsupportedFunctionError, f"{{x}}.{name}() is not covered for traced values",
-                   "write it with covered functions; `python -m fuelnumba ops` lists them")
+    def method(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+        check_alive(self)
+        fail(UnsupportedFunctionError, f"{self!r}.{name}() is not covered for traced values", _nearest(name))
+
+    return method
+
+
+def _nearest(name: str) -> str:
+    """The attributes of a traced value that are spelled like it."""
+    forbidden = ("_forbid.", "_uncovered.")
+    if (cure := by_meaning(name)) is not None:
+        return cure
+    if f"numpy.{name}" in numpy_api.covered():
+        return f"use np.{name}(x)"
+    inside = {*Traced.__slots__, "final", "trace_"}
+    names = [n for n in dir(Tensor) if not n.startswith("_") and n not in inside
+             and not getattr(getattr(Tensor, n), "__qualname__", "").startswith(forbidden)]
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
+    return f"near to it are: {', '.join(f'x.{n}' for n in near)}" if near else nearest(name, ())
 
 
 class Tensor(Traced):
@@ -113,6 +160,10 @@ class Tensor(Traced):
     __xor__, __rxor__ = _binary("bitwise_xor")
     __lshift__, __rlshift__ = _binary("left_shift")
     __rshift__, __rrshift__ = _binary("right_shift")
+    __iadd__, __isub__, __imul__, __itruediv__, __ifloordiv__, __imod__, __iand__, __ior__, __ixor__ = map(_in_place, (
+        "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "bitwise_and", "bitwise_or", "bitwise_xor"))
+    __ilshift__, __irshift__ = _in_place("left_shift"), _in_place("right_shift")
+    __ipow__, __imatmul__ = _in_place(numpy_api.power), _in_place(contract.matmul)
     __eq__, __ne__ = _compare("equal"), _compare("not_equal")
     __lt__, __le__ = _compare("less"), _compare("less_equal")
     __gt__, __ge__ = _compare("greater"), _compare("greater_equal")
@@ -148,9 +199,26 @@ class Tensor(Traced):
     def real(self) -> Any:
         return self
 
+    @property
+    def imag(self) -> Any:
+        return arrange.zeros_like(self)
+
+    # -- the array API standard
+    def __array_namespace__(self, /, *, api_version: Any = None) -> Any:
+        return np.empty(0).__array_namespace__(api_version=api_version)
+
+    @property
+    def device(self) -> str:
+        """Of the arrays that come in and go out: 'cpu', as in NumPy."""
+        return "cpu"
+
+    def to_device(self, device: str, /, *, stream: Any = None) -> Any:
+        refuse("to_device()", device=device, stream=stream)
+        return self
+
     def __len__(self) -> int:
         if not self.shape:
-            raise TypeError("len() of a traced value without axes")
+            fail(TracingError, f"len() of {self!r}, which has no axes", "use x.size, which is 1, or pass an array with an axis")
         return int(self.shape[0])
 
     # -- methods
@@ -161,7 +229,7 @@ class Tensor(Traced):
     ravel = flatten = arrange.ravel
     swapaxes, squeeze, repeat, take, copy = (arrange.swapaxes, arrange.squeeze, arrange.repeat, arrange.take,
                                              arrange.copy)
-    dot, conj, conjugate = contract.dot, as_tensor, as_tensor
+    dot, conj, conjugate, diagonal, trace = contract.dot, as_tensor, as_tensor, linalg.diagonal, linalg.trace
 
     def reshape(self, *shape: Any, order: str = "C", copy: Any = None) -> Any:
         return arrange.reshape(self, shape[0] if len(shape) == 1 else shape, order)
@@ -172,7 +240,8 @@ class Tensor(Traced):
 
     def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
                copy: bool = True) -> Any:
-        return cast(self, dtype)
+        refuse("x.astype()", order=order)
+        return arrange.converted("astype", self, dtype, casting)
 
     # -- what a graph cannot hold
     __bool__ = _forbid(TracedBoolError, "the truth of {x} is not known while tracing",
@@ -190,14 +259,24 @@ class Tensor(Traced):
     sort, fill, resize, put, itemset, partition = (_mutation(f".{n}()") for n in (
         "sort", "fill", "resize", "put", "itemset", "partition"))
     setflags, setfield, byteswap = (_mutation(f".{n}()") for n in ("setflags", "setfield", "byteswap"))
-    __array__ = _memory("np.asarray() or other code outside fuelnumba")
+    _number, _array = _conversion("use as a number"), _memory("np.asarray() or other code outside fuelnumba")
     __dlpack__ = __dlpack_device__ = _memory("DLPack")
     tobytes, tofile, dump, dumps, view, getfield = (_memory(f".{n}()") for n in (
         "tobytes", "tofile", "dump", "dumps", "view", "getfield"))
     __reduce__ = _memory("pickling")
-    cumsum, cumprod, trace_, diagonal, nonzero, searchsorted, argsort, argpartition, choose, compress = (
-        _uncovered(n) for n in ("cumsum", "cumprod", "trace", "diagonal", "nonzero", "searchsorted",
+    cumsum, cumprod, nonzero, searchsorted, argsort, argpartition, choose, compress = (
+        _uncovered(n) for n in ("cumsum", "cumprod", "nonzero", "searchsorted",
                                 "argsort", "argpartition", "choose", "compress"))
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        (self._number if self.weak else self._array)()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Of names that are not there: the protocols of others see an AttributeError, and so does hasattr()."""
+        if name.startswith("_") or name in Traced.__slots__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        what = f"{self!r}.{name} is not covered" if hasattr(np.ndarray, name) else f"{self!r} has no attribute {name!r}"
+        fail(UnsupportedAttributeError, what, _INSTEAD.get(name) or _nearest(name))
 
     def __copy__(self) -> Any:
         return self

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -17,15 +18,19 @@ import numpy as np
 from ..core import dims
 from ..core.dims import Extent, SymEnv
 from ..core.errors import (
+    ArgumentError,
     FuelError,
+    FuelIndexError,
     LeakedTracerError,
+    ShapeError,
     TracedMutationError,
     TracingError,
     UnsupportedFunctionError,
 )
 from ..core.ir import Node
 from ..core.layout import Shape
-from ..core.source import Location, user_location
+from ..core.source import Location, is_library_file, locate, user_location
+from .instead import by_meaning
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,10 +44,15 @@ class Trace:
     on_capture: Callable[[np.ndarray[Any, Any]], None] | None = None  # told of every array read from outside
     captured: dict[int, Node] = field(default_factory=dict)  # id of an array -> its constant, which keeps it
     active: bool = False
+    refused: FuelError | None = None  # the latest error that a traced value raised on being looked into
 
     def wrap(self, node: Node, weak: str | None = None, where: Location | None = None) -> Any:
         """The traced value of a node."""
         return Traced.final(node, weak, self, where)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """`x.trace()`: the name of an array's method is taken by a field of traced values."""
+        fail(UnsupportedFunctionError, "x.trace() is not covered for traced values", by_meaning("trace"))
 
 
 class _Stack(threading.local):
@@ -66,14 +76,31 @@ def tracing_into(trace: Trace) -> Iterator[Trace]:
     try:
         with dims.tracing(trace.env):
             yield trace
-    except ValueError as err:
-        # NumPy wraps what float(x) raises in `array[0] = x`; the user wants to see the error inside.
-        if isinstance(err.__cause__, FuelError):
-            raise err.__cause__ from None
+    except (FuelError, TypeError, ValueError) as err:
+        if isinstance(err, FuelError):
+            if err.where is not None:
+                raise
+            raise placed(err, _raised_at(err)) from err.__cause__
+        # NumPy wraps what float(x) raises in `array[0] = x`, and puts its own words over it in np.zeros(x); the user wants
+        # to see the error inside. It was raised by the same expression; what the user raises is another one.
+        inside = err.__cause__ if isinstance(err.__cause__, FuelError) else trace.refused
+        if inside is not None and inside.where == _raised_at(err):
+            raise inside from None
         raise
     finally:
         _running.traces.pop()
-        trace.active = before
+        trace.active, trace.refused = before, None
+
+
+def _raised_at(err: Exception) -> Location | None:
+    """The user's line that an exception left first."""
+    tb, found = err.__traceback__, None
+    while tb is not None:
+        code = tb.tb_frame.f_code
+        if not is_library_file(code.co_filename):
+            found = locate(code, tb.tb_lasti)
+        tb = tb.tb_next
+    return found
 
 
 class Traced:
@@ -82,13 +109,13 @@ class Traced:
     `weak` is None for arrays and 'b', 'i' or 'f' for a traced Python scalar, which never widens an array.
     """
 
-    __slots__ = ("node", "trace", "weak", "where")
+    __slots__ = ("node", "origin", "weak", "where")
     final: ClassVar[type[Traced]]
 
     def __init__(self, node: Node, weak: str | None, trace: Trace, where: Location | None = None) -> None:
         self.node = node
         self.weak = weak
-        self.trace = trace
+        self.origin = trace
         self.where = where
 
     def __init_subclass__(cls) -> None:
@@ -97,6 +124,10 @@ class Traced:
     @property
     def shape(self) -> Shape:
         return self.node.shape
+
+    @shape.setter
+    def shape(self, value: Any) -> NoReturn:
+        fail(TracedMutationError, f"x.shape = {value} would change {self!r} in place", "use x.reshape(...), which is a new value")
 
     @property
     def ndim(self) -> int:
@@ -109,6 +140,10 @@ class Traced:
     @property
     def dtype(self) -> np.dtype[Any]:
         return self.node.dtype.numpy
+
+    @dtype.setter
+    def dtype(self, value: Any) -> NoReturn:
+        fail(TracedMutationError, f"x.dtype = {value!r} would change {self!r} in place", "use x.astype(...), a new value")
 
     @property
     def itemsize(self) -> int:
@@ -127,10 +162,10 @@ Traced.final = Traced
 
 def check_alive(x: Traced) -> None:
     """Raises LeakedTracerError when the trace that made `x` is not running in this thread."""
-    if not x.trace.active or x.trace not in _running.traces:
+    if not x.origin.active or x.origin not in _running.traces:
         made = f", made at {x.where.file}:{x.where.line}," if x.where else ""
-        state = "has ended" if not x.trace.active else "runs in another thread"
-        fail(LeakedTracerError, f"{x!r}{made} is used, but the trace of {x.trace.name}() {state}",
+        state = "has ended" if not x.origin.active else "runs in another thread"
+        fail(LeakedTracerError, f"{x!r}{made} is used, but the trace of {x.origin.name}() {state}",
              "return it from the traced function and use the array that comes out, "
              "instead of keeping it in a global, an attribute or a container")
 
@@ -149,7 +184,18 @@ def running_trace(doing: str, args: Iterable[Any]) -> Trace:
 
 def fail(kind: type[FuelError], what: str, cure: str | None = None) -> NoReturn:
     """Raise an error that points at the user's line."""
-    raise kind(what, where=user_location(), cure=cure)
+    raise placed(kind(what, cure=cure))
+
+
+def placed(err: FuelError, where: Location | None = None) -> FuelError:
+    """The error with the user's line, and with what the symbols in its shapes are in this call."""
+    trace, what = current_trace(), err.what
+    if trace is not None and isinstance(err, (ShapeError, FuelIndexError)):
+        hints = trace.env.hints
+        named = [n for n in dict.fromkeys(re.findall(r"\w+", what)) if n in hints]
+        if named:
+            what += f" ({', '.join(f'{n} is {hints[n]}' for n in named)} in this call)"
+    return type(err)(what, where=where or user_location(), cure=err.cure)
 
 
 def refuse(function: str, **given: Any) -> None:
@@ -157,13 +203,29 @@ def refuse(function: str, **given: Any) -> None:
     for name, value in given.items():
         if value is None or value is np._NoValue:
             continue
-        if (name == "where" and value is True) or (name == "order" and value in "CKA"):
+        if (name == "where" and value is True) or (name == "order" and value in ("C", "K", "A")):
+            continue
+        if name == "device" and value == "cpu":
             continue
         if name == "out":
             fail(TracedMutationError, f"{function}(..., out=...) writes into an array while tracing",
                  "use the value the function returns")
-        fail(UnsupportedFunctionError, f"{function} is not covered with {name}=",
-             "leave it out, or write it with other functions, e.g. np.where for where=")
+        cure = ("leave it out: traced values have no layout, and results are C-contiguous" if name == "order" else
+                "leave it out, or write it with other functions, e.g. np.where for where=")
+        fail(UnsupportedFunctionError, f"{function} is not covered with {name}=", cure)
+
+
+RAW = (TypeError, ValueError, OverflowError, IndexError, AttributeError, ZeroDivisionError, RecursionError)
+
+
+def refused(name: str, err: Exception) -> FuelError:
+    """The error for what Python or NumPy raised inside the function `name`: arguments that it cannot be called with."""
+    if isinstance(err, FuelError):
+        return err
+    if isinstance(err.__cause__, FuelError):  # NumPy wraps what float(x) raises
+        return err.__cause__
+    return ArgumentError(f"{name}(): {' '.join(str(err).split()) or type(err).__name__}",
+                         cure="see NumPy's documentation of it for its parameters")
 
 
 def located(fn: F) -> F:
@@ -176,7 +238,7 @@ def located(fn: F) -> F:
         except FuelError as err:
             if err.where is not None:
                 raise
-            error = type(err)(err.what, where=user_location(), cure=err.cure)
-        raise error from None
+            error, cause = placed(err), err.__cause__
+        raise error from cause
 
     return call  # type: ignore[return-value]

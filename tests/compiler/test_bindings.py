@@ -57,7 +57,8 @@ def minus(x, y, out):
 def message(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
     with pytest.raises(ArgumentError) as caught:
         fn(*args, **kwargs)
-    return str(caught.value)
+    assert caught.value.where is not None and caught.value.where.file == __file__
+    return str(ArgumentError(caught.value.what, cure=caught.value.cure))
 
 
 # ------------------------------------------------------------ being called
@@ -69,7 +70,7 @@ def test_a_registered_kernel_is_called_and_shown(registered: Any) -> None:
     np.testing.assert_allclose(f(x), 2 * np.tanh(x), rtol=1e-6)
     assert (
         str(f.plan).splitlines()[1].split("   # ")[0]
-        == "    0  twice_tanh (yours)   tanh -> f32[2, 3], 1 work items"
+        == "    0  twice_tanh (yours)   tanh -> f32[2, 3], 1 work item"
     )
     assert f.misses == ["kernels were registered or removed"]
     unregister_kernel("tanh", ("f32", "f32"))
@@ -168,23 +169,24 @@ def test_messages(registered: Any) -> None:
     assert message(register_kernel, "tanh", two, np.tanh) == (
         "'tanh' is not a Numba function\n   = decorate it with numba.njit"
     )
-    assert message(register_kernel, "permute", two, twice_tanh) == "permute moves no data and takes no kernel"
-    assert message(register_kernel, "full", two, twice_tanh) == "full moves no data and takes no kernel"
-    assert message(register_kernel, "tanh", ("f32", "f32", "f32"), twice_tanh) == (
-        "tanh has 1 inputs and one output; got 3 dtypes"
-    )
-    assert (
-        message(register_kernel, "tanh", ("f32",), twice_tanh)
-        == "tanh has 1 inputs and one output; got 1 dtypes"
-    )
+    for name in ("permute", "full"):
+        assert message(register_kernel, name, two, twice_tanh) == (
+            f"{name} moves no data and takes no kernel\n   = register kernels for ops that compute: python -m fuelnumba ops lists them"
+        )
+    for dtypes in (("f32", "f32", "f32"), ("f32",)):
+        assert message(register_kernel, "tanh", dtypes, twice_tanh) == (
+            f"tanh has 1 inputs and one output; got {len(dtypes)} dtypes\n   = give the dtypes of the inputs, then that of the output"
+        )
     registered("tanh", two, twice_tanh)
     assert message(register_kernel, "tanh", two, minus) == (
         "tanh has a registered kernel for f32 -> f32 on cpu already\n   = unregister_kernel frees the key"
     )
     unregister_kernel("tanh", two)
-    assert message(unregister_kernel, "tanh", two) == "tanh has no registered kernel for f32 -> f32 on cpu"
+    assert message(unregister_kernel, "tanh", two) == (
+        "tanh has no registered kernel for f32 -> f32 on cpu\n   = give the dtypes it was registered with"
+    )
     assert message(unregister_kernel, "add", ("f32", "f32", "f32")) == (
-        "add has no registered kernel for f32, f32 -> f32 on cpu"
+        "add has no registered kernel for f32, f32 -> f32 on cpu\n   = give the dtypes it was registered with"
     )
 
 

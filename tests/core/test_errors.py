@@ -19,6 +19,7 @@ BUILTIN = {
     "TracingError": (TypeError,),
     "NoKernelError": (NotImplementedError,),
     "FuelIndexError": (IndexError,),
+    "UnsupportedAttributeError": (AttributeError,),
 }
 
 TRACING = {
@@ -28,6 +29,7 @@ TRACING = {
     "TracedMutationError",
     "TracedToNumpyError",
     "LeakedTracerError",
+    "UnsupportedAttributeError",
     "UnsupportedFunctionError",
     "StaleCaptureError",
 }
@@ -108,4 +110,4 @@ def frame_of(_):
     frame = sys._getframe(1)
     while frame.f_code.co_filename == __file__:
         frame = frame.f_back
-    return source._locate(frame.f_code, frame.f_lasti)
+    return source.locate(frame.f_code, frame.f_lasti)

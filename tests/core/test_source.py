@@ -243,8 +243,8 @@ def test_positions_are_looked_up_once(p, monkeypatch):
     from fuelnumba.core import source
 
     calls = []
-    locate = source._locate
-    monkeypatch.setattr(source, "_locate", lambda *a: calls.append(a) or locate(*a))
+    locate = source.locate
+    monkeypatch.setattr(source, "locate", lambda *a: calls.append(a) or locate(*a))
     for _ in range(3):
         p + 1
     assert len(calls) == 1

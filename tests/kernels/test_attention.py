@@ -127,16 +127,25 @@ def test_attention_messages():
 
     q, k = (1, 4, 2, 8), (1, 2, 5, 8)
     assert message(ShapeError, attention, *arrays(q[1:], k, k)) == (
-        "attention(): q is f32[4, 2, 8], but needs the axes (batch, heads, length, width)")
+        "attention(): q is f32[4, 2, 8], but needs the axes (batch, heads, length, width)\n"
+        "   = insert the missing axes, e.g. x[None]"
+    )
     assert message(ShapeError, attention, *arrays(q, (1, 3, 5, 8), (1, 3, 5, 8))) == (
-        "attention(): 4 query heads do not divide among 3 key heads")
+        "attention(): 4 query heads do not divide among 3 key heads\n"
+        "   = the number of query heads must be a multiple of that of key heads"
+    )
     assert message(ShapeError, attention, *arrays(q, (1, 2, 5, 7), k)) == (
-        "attention() got q (1, 4, 2, 8), k (1, 2, 5, 7), v (1, 2, 5, 8): batches, k's and v's heads and "
-        "lengths, and q's and k's widths must agree")
+        "attention() got q (1, 4, 2, 8), k (1, 2, 5, 7), v (1, 2, 5, 8): batches, k's and v's heads and lengths, and q's and k's widths must agree\n"
+        "   = transpose to (batch, heads, length, width)"
+    )
     assert message(DTypeError, attention, *arrays(q, k), np.zeros(k)) == (
-        "attention(): v is f64 and q is f32: one float dtype is needed")
+        "attention(): v is f64 and q is f32: one float dtype is needed\n"
+        "   = cast them to one of f32, f64, f16, bf16"
+    )
     assert message(ArgumentError, attention, *arrays(q, k, k), np.zeros(3, np.int64)) == (
-        "attention(): length is i64[3], but must be an integer scalar or one for each batch")
+        "attention(): length is i64[3], but must be an integer scalar or one for each batch\n"
+        "   = pass an int, or int64 lengths of shape (batch,)"
+    )
 
 
 # ---------------------------------------------------------------------------------------- rope
@@ -176,9 +185,18 @@ def test_rope_on_strided_operands():
 def test_rope_messages():
     x, table = np.zeros((2, 5, 8), "f4"), np.zeros((5, 4), "f4")
     assert message(ShapeError, rope, x[..., :7], table, table) == (
-        "rope() turns pairs: the width 7 of f32[2, 5, 7] is odd")
+        "rope() turns pairs: the width 7 of f32[2, 5, 7] is odd\n"
+        "   = pad the last axis to an even width"
+    )
     assert message(ShapeError, rope, x[0, 0], table, table) == (
-        "rope() needs an array of rank 2 or more (..., length, width), not f32[8]")
+        "rope() needs an array of rank 2 or more (..., length, width), not f32[8]\n"
+        "   = insert axes in front: x[None]"
+    )
     assert message(ShapeError, rope, x, table[:4], table) == (
-        "rope(): cos has shape (4, 4), but f32[2, 5, 8] needs (5, 8) or (5, 4) for both tables")
-    assert message(DTypeError, rope, x, table, np.zeros((5, 4))) == "rope(): sin is f64, x is f32"
+        "rope(): cos has shape (4, 4), but f32[2, 5, 8] needs (5, 8) or (5, 4) for both tables\n"
+        "   = give one row of cos and sin per position"
+    )
+    assert message(DTypeError, rope, x, table, np.zeros((5, 4))) == (
+        "rope(): sin is f64, x is f32\n"
+        "   = cast the tables: cos.astype(x.dtype)"
+    )

@@ -115,14 +115,23 @@ def test_messages():
     assert message(DTypeError, take, x, np.zeros(2, np.int16), axis=0) == (
         "take(): indices are i16\n   = cast them: indices.astype(np.int64)")
     assert message(AxisError, take, x, flat, axis=2) == (
-        "take(): axis: axis 2 is out of range for an array of rank 2")
-    assert message(ArgumentError, take, x, flat) == "take() needs the parameter 'axis'"
+        "take(): axis 2 is out of range for an array of rank 2\n"
+        "   = its axes are -2 to 1"
+    )
+    assert message(ArgumentError, take, x, flat) == (
+        "take() needs the parameter 'axis'\n"
+        "   = pass it by name"
+    )
     assert message(ShapeError, gather, x, flat, axis=0) == (
         "gather() got f32[3, 4] and indices of rank 1: the ranks must be equal\n"
         "   = use take() for indices that choose whole rows")
     assert message(ShapeError, gather, x, np.zeros((2, 3), np.int64), axis=0) == (
-        "gather() got shapes (3, 4) and (2, 3): axis 1 is 4 in one and 3 in the other, "
-        "and only axis 0 may differ")
+        "gather() got shapes (3, 4) and (2, 3): axis 1 is 4 in one and 3 in the other, and only axis 0 may differ\n"
+        "   = broadcast the indices first, or use np.take_along_axis, which does"
+    )
     assert message(ShapeError, index_select, x, np.zeros((2, 2), np.int64), axis=0) == (
         "index_select() needs indices of rank 1, not (2, 2)\n   = use take() for indices of any shape")
-    assert message(ShapeError, embedding, x[0], flat) == "embedding() needs a table of rank 2, not f32[4]"
+    assert message(ShapeError, embedding, x[0], flat) == (
+        "embedding() needs a table of rank 2, not f32[4]\n"
+        "   = use take(x, indices, axis=0) for other ranks"
+    )

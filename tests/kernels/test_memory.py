@@ -88,25 +88,38 @@ def test_static_starts_that_do_and_do_not_fit():
     np.testing.assert_array_equal(run(write_slice, x, src[:0], at=(4, 0)), x)
     for start in (3, 5, -1):
         assert message(ShapeError, write_slice, x, src, at=(start, 0)) == (
-            f"write_slice(): start {start} with length 2 leaves axis 0, whose bound is 4")
+            f"write_slice(): start {start} with length 2 leaves axis 0, whose bound is 4\n"
+            "   = starts are not negative, and start + length must not pass the bound")
 
 
 def test_messages():
     x, src, i = np.zeros((4, 2), "f4"), np.zeros((2, 2), "f4"), np.array(0)
     assert message(ShapeError, write_slice, x, src[0]) == (
-        "write_slice() got f32[4, 2] and a source of rank 1: the ranks must be equal")
+        "write_slice() got f32[4, 2] and a source of rank 1: the ranks must be equal\n"
+        "   = insert axes: src[None]"
+    )
     assert message(DTypeError, write_slice, x, src.astype(float)) == (
         "write_slice() cannot write f64 into f32\n   = cast the source: src.astype(x.dtype)")
     assert message(ArgumentError, write_slice, x, src, i) == (
-        "write_slice() needs both start and axis, or neither")
+        "write_slice() needs both start and axis, or neither\n"
+        "   = pass start together with axis"
+    )
     assert message(ArgumentError, write_slice, x, src, axis=0) == (
-        "write_slice() needs both start and axis, or neither")
+        "write_slice() needs both start and axis, or neither\n"
+        "   = pass start together with axis"
+    )
     assert message(ArgumentError, write_slice, x, src, at=(0,)) == (
-        "write_slice(): at: (0,) needs one start for each of 2 axes")
+        "write_slice(): at: (0,) needs one start for each of 2 axes\n"
+        "   = give a tuple with a start for every axis"
+    )
     assert message(ShapeError, write_slice, src, x, i, axis=0) == (
-        "write_slice(): length 4 exceeds the bound 2 of axis 0")
+        "write_slice(): length 4 exceeds the bound 2 of axis 0\n"
+        "   = cut the source, or write into a longer buffer"
+    )
     assert message(ArgumentError, write_slice, x, src, np.zeros(1, np.int64), axis=0) == (
-        "write_slice(): start must be an integer scalar, not i64[1]")
+        "write_slice(): start must be an integer scalar, not i64[1]\n"
+        "   = give an int, or a traced integer without axes"
+    )
 
 
 def test_scalar_buffer():
@@ -160,10 +173,15 @@ def test_concat_of_symbolic_lengths():
 def test_concat_messages():
     x = np.zeros((2, 3), "f4")
     assert message(ShapeError, concat, x, x.T) == (
-        "concat() got shapes (2, 3) and (3, 2): only axis 0 may differ")
+        "concat() got shapes (2, 3) and (3, 2): only axis 0 may differ\n"
+        "   = transpose, pad or cut the others to one shape, or name another axis"
+    )
     assert message(DTypeError, concat, x, x.astype(float)) == (
         "concat() got f32 and f64\n   = cast one of them")
-    assert message(ShapeError, stack, x, x[:1]) == "stack() got shapes (2, 3) and (1, 3): they must be equal"
+    assert message(ShapeError, stack, x, x[:1]) == (
+        "stack() got shapes (2, 3) and (1, 3): they must be equal\n"
+        "   = broadcast or cut them to one shape; concat joins arrays that differ along one axis"
+    )
 
 
 def test_split_bounds():

@@ -74,10 +74,22 @@ def test_empty():
 def test_messages():
     x = np.zeros((2, 3), np.float32)
     assert message(AxisError, softmax, x, axis=2) == (
-        "softmax(): axis: axis 2 is out of range for an array of rank 2")
+        "softmax(): axis 2 is out of range for an array of rank 2\n"
+        "   = its axes are -2 to 1"
+    )
     assert message(AxisError, rms_norm, np.float32(1).reshape(())) == (
-        "rms_norm() needs an array of at least one axis, not a scalar")
-    assert message(DTypeError, layer_norm, x.astype(np.int64)) == "layer_norm() is not defined for i64"
+        "rms_norm() needs an array of at least one axis, not a scalar\n"
+        "   = pass an array of rank 1 or more, e.g. x[None]"
+    )
+    assert message(DTypeError, layer_norm, x.astype(np.int64)) == (
+        "layer_norm() is not defined for i64\n"
+        "   = cast it first, e.g. x.astype('f32')"
+    )
     assert message(ShapeError, layer_norm, x, np.zeros(3, np.float32), np.zeros(2, np.float32)) == (
-        "layer_norm(): bias has shape (2,), but the last axis of f32[2, 3] needs (3,)")
-    assert message(DTypeError, rms_norm, x, np.zeros(3)) == "rms_norm(): weight is f64, x is f32"
+        "layer_norm(): bias has shape (2,), but the last axis of f32[2, 3] needs (3,)\n"
+        "   = give one element for each column"
+    )
+    assert message(DTypeError, rms_norm, x, np.zeros(3)) == (
+        "rms_norm(): weight is f64, x is f32\n"
+        "   = cast it: weight.astype(x.dtype)"
+    )

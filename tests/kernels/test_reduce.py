@@ -171,7 +171,9 @@ def test_messages():
         "zero-size array to reduction operation argmin which has no identity: "
         "axis 1 of f32[3, 0] has length 0")
     assert message(AxisError, SUM, empty, axis=2) == (
-        "sum(): axis: axis 2 is out of range for an array of rank 2")
+        "sum(): axis 2 is out of range for an array of rank 2\n"
+        "   = its axes are -2 to 1"
+    )
     assert message(DTypeError, SUM, np.zeros(3, np.int32)) == "sum() is not defined for i32"
     f8 = np.zeros(3, ml_dtypes.float8_e5m2)
     assert message(DTypeError, MAX, f8) == "max() is not defined for f8e5m2"

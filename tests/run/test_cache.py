@@ -351,3 +351,74 @@ def test_processes_leave_no_half_written_files(tmp_path: Path) -> None:
     assert list(tmp_path.rglob("*.tmp")) == []
     assert all(modcache._read(p) is not None for p in objects(tmp_path))
     assert all(stat.S_IMODE(p.stat().st_mode) == 0o700 for p in (tmp_path / "kernels").rglob("*") if p.is_dir())
+
+
+def test_a_folder_that_is_a_link_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    (tmp_path / "kernels").symlink_to(tmp_path / "elsewhere")
+    monkeypatch.setenv("FUELNUMBA_CACHE_DIR", str(tmp_path))
+    with pytest.raises(CacheError) as caught:
+        modcache.folder()
+    assert str(caught.value) == (f"the cache folder {tmp_path}/kernels is a symbolic link, which may lead to a folder of others\n"
+                                 "   = remove the link, or set FUELNUMBA_CACHE_DIR to the folder that it leads to")
+
+
+FULL = """
+import resource
+import numpy as np
+import fuelnumba as fn
+add = fn.jit(lambda x: x + 1.25)
+before = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (700, before[1]))  # the text of a kernel fits, its code does not
+try:
+    add(np.ones(3))
+except fn.errors.CacheError as err:
+    assert "File too large" in str(err) and "make room there" in str(err), err
+else:
+    raise AssertionError("the disk was not full")
+resource.setrlimit(resource.RLIMIT_FSIZE, before)
+assert add(np.ones(3)).tolist() == [2.25] * 3
+s = fn.cache_stats()
+print(s.compiled, s.loaded, s.replaced)
+"""
+
+
+def test_a_disk_that_is_full_and_then_is_not(tmp_path: Path) -> None:
+    assert run(tmp_path, FULL) == [1, 0, 0]
+    assert list(tmp_path.rglob("*.tmp")) == []
+    assert all(modcache._read(p) is not None for p in objects(tmp_path))
+
+
+VANISHING = """
+import os, shutil, threading
+import numpy as np
+import fuelnumba as fn
+from fuelnumba.compiler import modcache
+place, stop, times = modcache.folder(), threading.Event(), []
+
+def remove():
+    while not stop.is_set():
+        shutil.rmtree(place, ignore_errors=True)
+        times.append(1)
+        stop.wait(0.01)
+
+thread = threading.Thread(target=remove)
+thread.start()
+f = fn.jit(lambda x: (np.exp(x) + x.sum(), x * 2, x @ x))
+x = np.arange(4.0)
+try:
+    results = f(x)
+except fn.errors.CacheError:  # when the folder went four times in a row
+    results = None
+stop.set()
+thread.join()
+assert times
+results = results or f(x)
+assert np.allclose(results[0], np.exp(x) + 6) and results[1].tolist() == [0, 2, 4, 6] and results[2] == 14
+s = fn.cache_stats()
+print(s.compiled, s.loaded, s.replaced)
+"""
+
+
+def test_a_folder_that_is_deleted_while_it_is_used(tmp_path: Path) -> None:
+    assert run(tmp_path, VANISHING)[2] == 0

@@ -457,3 +457,23 @@ def test_exit_with_threads_running() -> None:
                "print('done')\n")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
+
+
+# --------------------------------------------------------------------------------------- BLAS and who calls it
+def test_blas_is_single_threaded_whichever_thread_asks() -> None:
+    """threadpoolctl 3.8 does nothing for any but the first thread that set a number: two of ours waited for one another's BLAS."""
+    library = ThreadpoolController().select(user_api="blas").lib_controllers
+    seen: list[list[int]] = []
+
+    def look() -> None:
+        with cpu.single_threaded_blas:
+            seen.append([c.get_num_threads() for c in cpu.single_threaded_blas.libraries or ()])
+
+    assert library
+    look()
+    for _ in range(2):
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join()
+    look()
+    assert seen and all(n == [1] * len(n) and n for n in seen)

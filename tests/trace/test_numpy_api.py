@@ -56,6 +56,59 @@ def test_argument_reductions(name: str, axis: Any) -> None:
 
 
 @pytest.mark.parametrize("fn", [
+    np.trace, lambda x: x.trace(1), lambda x: np.trace(x, 1), lambda x: np.trace(x, -1, 2, 0), lambda x: np.trace(x, axis1=-1, axis2=1, dtype=np.float32),
+    np.diagonal, lambda x: np.diagonal(x, -1, 1, 2), lambda x: x.diagonal(3, 0, 2), lambda x: np.diagonal(x, -5),
+    lambda x: np.linalg.diagonal(x, offset=2), lambda x: np.linalg.trace(x, offset=-1),
+    lambda x: np.linalg.norm(x, 1, axis=(2, 0)), lambda x: np.linalg.norm(x, -1, axis=(0, 2), keepdims=True),
+    lambda x: np.linalg.norm(x[1], np.inf), lambda x: np.linalg.norm(x[1], -np.inf), lambda x: np.linalg.norm(x, axis=(1, 0)),
+    lambda x: np.linalg.norm(x, "fro", axis=(0, 1)), lambda x: np.linalg.norm(x, 0, axis=0), lambda x: np.linalg.norm(x, 3, axis=-1),
+    lambda x: np.linalg.norm(x, 0.5, axis=1), lambda x: np.linalg.norm(x, -np.inf, axis=1), lambda x: np.linalg.norm(x[:0, 0], np.inf),
+    lambda x: np.linalg.vector_norm(x, axis=(0, 2), ord=3, keepdims=True), lambda x: np.linalg.matrix_norm(x, ord=-np.inf),
+    lambda x: np.linalg.outer(x[0, 0], x[1, :, 2]), lambda x: np.linalg.cross(x, x[::-1] + 1, axis=1),
+    lambda x: np.linalg.cross(x[:, :, :3], x[0, 1, 1:]), lambda x: np.linalg.matmul(x, x.mT),
+    lambda x: np.linalg.matrix_power(x[:, :, :3], 5), lambda x: np.linalg.matrix_power(x[:, :, :3], 0),
+    lambda x: np.linalg.tensordot(x, x, axes=((0, 1), (0, 1))), lambda x: np.linalg.matrix_transpose(x),
+    lambda x: np.vecdot(x, x[0], axis=-2), lambda x: np.linalg.vecdot(x[0], x, axis=-1),
+])
+def test_linear_algebra(fn: Callable[..., Any]) -> None:
+    for x in (F32, F64, I32):
+        check(fn, x, rtol=1e-4)
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x: np.meshgrid(x[0, 0], x[0, :, 0], x[:, 0, 0], indexing="ij"), lambda x: np.meshgrid(x[0, 0], 2.0, x[:, 0, 0]),
+    lambda x: np.meshgrid(x[0, 0], x[0, :, 0], sparse=True), lambda x: np.meshgrid(x[0, 0]), lambda x: np.unstack(x, axis=-2),
+    lambda x: np.diff(x, prepend=0), lambda x: np.diff(x, 2, 1, append=x[:, :2]), lambda x: np.diff(x, 0, prepend=0),
+    lambda x: np.fft.fftshift(x), lambda x: np.fft.ifftshift(x, axes=(1, -1)), lambda x: np.fft.fftshift(x, 2),
+    lambda x: np.isin(x, [0.5, 3], invert=True), lambda x: np.isin(x, x[0]), lambda x: np.imag(x), lambda x: x.imag,
+])
+def test_more_arrangements(fn: Callable[..., Any]) -> None:
+    check(fn, F32)
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x: np.linalg.norm(x[0], 2), lambda x: np.linalg.norm(x[0], "nuc"), lambda x: np.linalg.matrix_norm(x, ord=2),
+    lambda x: np.linalg.matrix_power(x[:, :, :3], -1),
+])
+def test_norms_that_need_singular_values_are_refused(fn: Callable[..., Any]) -> None:
+    with pytest.raises(UnsupportedFunctionError, match=r"numpy\.linalg\.matrix_\w+ is not covered"):
+        trace(fn, [F32])
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x: np.linalg.norm(x, 1), lambda x: np.linalg.outer(x, x), lambda x: np.linalg.cross(x, x), lambda x: np.diagonal(x, 0, 1, 1),
+    lambda x: np.linalg.matrix_power(x, 2), lambda x: np.linalg.matrix_norm(x[0, 0]), lambda x: np.vecdot(x, 1.0),
+    lambda x: np.vecdot(x, x[:, :, :3]), lambda x: np.meshgrid(x[0, 0], indexing="yx"), lambda x: np.diff(x, -1),
+    lambda x: np.linalg.vector_norm(x, ord="fro"), lambda x: np.linalg.matrix_power(x[:, :, :3], 1.5),
+])
+def test_what_numpys_linalg_refuses(fn: Callable[..., Any]) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        fn(F32)
+    with pytest.raises((ShapeError, AxisError, ArgumentError)):
+        trace(fn, [F32])
+
+
+@pytest.mark.parametrize("fn", [
     lambda x: np.sum(x, dtype=np.float64), lambda x: np.mean(x, axis=0, dtype=np.float64),
     lambda x: np.prod(x, 1, np.float64), lambda x: np.var(x, ddof=1),
     lambda x: np.std(x, 1, ddof=1, keepdims=True),
@@ -306,7 +359,7 @@ def test_symbolic_lengths_with_guards() -> None:
      "add() cannot broadcast shapes (2, 3, 4) and (2, 2, 4): axis -2 is 3 in one and 2 in another"),
     (lambda x: np.split(x, 2, axis=1), ShapeError,
      "split() cannot cut axis 1 of length 3 into 2 equal parts"),
-    (lambda x: x.sum(axis=3), AxisError, "sum(): axis: axis 3 is out of range for an array of rank 3"),
+    (lambda x: x.sum(axis=3), AxisError, "sum(): axis 3 is out of range for an array of rank 3"),
     (lambda x: np.swapaxes(x, 0, 5), AxisError, "axis 5 is out of range for an array of rank 3"),
     (lambda x: x + "1", ArgumentError, "add(): y cannot be a value of type str"),
     (lambda x: x + None, ArgumentError, "add(): y cannot be None"),

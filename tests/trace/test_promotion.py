@@ -12,8 +12,11 @@ import pytest
 
 from fuelnumba.core import dtypes as dt
 from fuelnumba.core.errors import ArgumentError, DTypeError, PromotionError
+from fuelnumba.trace.namespace import namespace
 
 from .tracing import run, trace
+
+ops = namespace()
 
 SHARED = [d for d in dt.COMPUTABLE if d is not dt.bf16]  # those NumPy has
 BINARY = ["add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "maximum",
@@ -58,8 +61,7 @@ def test_two_arrays_meet_as_in_numpy(name: str) -> None:
 NOT_FOR_BOOL = {"floor_divide", "remainder", "power", "left_shift", "right_shift"}
 # (ufunc, kind of dtype) where we differ on purpose: 1/x of integers is a float, x*x of booleans a boolean.
 DIFFERENT = {("reciprocal", "b"), ("reciprocal", "i"), ("reciprocal", "u"), ("square", "b"),
-             ("conjugate", "b"),
-             ("fabs", "b"), ("fabs", "i"), ("fabs", "u")}
+             ("conjugate", "b")}
 
 
 @pytest.mark.parametrize("name", UNARY)
@@ -145,6 +147,51 @@ def test_a_python_int_must_fit(dtype: Any, value: int) -> None:
         x + value
     with pytest.raises(ArgumentError, match=f"the Python int {value} does not fit"):
         trace(lambda x: x + value, [x])
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x: np.full_like(x, 300), lambda x: np.full(2, -1, np.uint8, like=x), lambda x: np.where(x > 1, x, 300),
+    lambda x: np.pad(x, 1, constant_values=256), lambda x: ops["masked_fill"](x, x > 1, value=300),
+    lambda x: ops["full"](300, 2, "u8"), lambda x: ops["clamp"](x, 300, None), lambda x: np.full_like(x, np.int64(300)),
+])
+def test_a_written_int_must_fit_where_it_fills(fn: Callable[..., Any]) -> None:
+    with pytest.raises(ArgumentError, match=r"the Python int (300|256|-1) does not fit u8"):
+        trace(fn, [np.ones(3, np.uint8)])
+
+
+@pytest.mark.parametrize(("value", "there"), [(2.7, 2), (-2.7, 0), (float("nan"), 0), (1e30, 255), (float("-inf"), 0),
+                                              (np.float16(3.5), 3), (ml_dtypes.bfloat16(2.5), 2)])
+def test_written_floats_become_integers_as_casts_have_it(value: Any, there: int) -> None:
+    x = np.ones(2, np.uint8)
+    assert run(lambda x: np.full_like(x, value), x).tolist() == [there] * 2
+    if isinstance(value, float):
+        assert run(lambda x: ops["masked_fill"](x, x > 0, value=value), x).tolist() == [there] * 2
+
+
+@pytest.mark.parametrize("value", [1j, np.complex64(1), "a", None, [1, 2]])
+def test_arrays_are_filled_with_numbers(value: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"full\(\): the value cannot be"):
+        trace(lambda x: ops["full"](value, 2, "u8"), [np.ones(3)])
+
+
+@pytest.mark.parametrize("bounds", [(-1, 300), (2, 2**70), (-np.inf, 7.0), (None, 2.0)])
+def test_clamp_of_integers(bounds: tuple[Any, Any]) -> None:
+    x = np.array([0, 5, 255], np.uint8)
+    assert run(lambda x: ops["clamp"](x, *bounds), x).tolist() == np.clip(x, *bounds).tolist()
+
+
+@pytest.mark.parametrize("bounds", [(0.5, None), (None, float("nan")), (float("inf"), None)])
+def test_clamp_of_integers_takes_whole_bounds(bounds: tuple[Any, Any]) -> None:
+    with pytest.raises(ArgumentError, match="bound"):
+        trace(lambda x: ops["clamp"](x, *bounds), [np.ones(2, np.uint8)])
+
+
+@pytest.mark.parametrize("value", [2**63, -2**63 - 1, 2**100, 300])
+@pytest.mark.parametrize("compare", [np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal])
+def test_comparisons_take_ints_of_any_size(compare: Any, value: int) -> None:
+    big = np.array([2**63 - 1, -2**63])
+    assert run(lambda x: compare(x, value), big).tolist() == compare(big, value).tolist()
+    assert run(lambda x: compare(value, x), big).tolist() == compare(value, big).tolist()
 
 
 def test_comparisons_take_ints_that_do_not_fit() -> None:

@@ -163,7 +163,7 @@ def test_a_full_slice_is_no_node() -> None:
 
 @pytest.mark.parametrize(("key", "error", "message"), [
     (2, FuelIndexError, "index 2 is out of range for axis 0 of length 2"),
-    ((0, -4), FuelIndexError, "index -4 is out of range for axis 0 of length 3"),
+    ((0, -4), FuelIndexError, "index -4 is out of range for axis 1 of length 3"),
     ((0, 0, 0, 0), FuelIndexError, "4 indices for Tensor(f32[2, 3, 4]) of rank 3"),
     ((..., ...), FuelIndexError, "an index may have only one ellipsis (...)"),
     (slice(None, None, 0), FuelIndexError, "a slice step must be a static int other than 0, not 0"),
@@ -175,7 +175,7 @@ def test_a_full_slice_is_no_node() -> None:
      "tracing"),
     ([0.5], DTypeError, "an index must be integers, not f64"),
     ("a", ArgumentError, "'a' cannot be an index"),
-    (1.0, ArgumentError, "1.0 cannot be an index"),
+    (1.0, DTypeError, "an index must be integers, not 1.0"),
     (slice("a", None), ArgumentError, "a slice bound must be an integer or None, not 'a'"),
     (([0], [1]), ArgumentError, "only one array may index at a time"),
 ])
@@ -239,9 +239,9 @@ def test_zero_dimensional_arrays_are_live_but_numpy_scalars_are_written_down() -
 
 
 @pytest.mark.parametrize(("array", "message"), [
-    (np.zeros(4, ">f4"), "an array of dtype >f4 is not in this machine's byte order"),
-    (np.array([None, 1]), "an array of Python objects cannot be traced"),
-    (np.ma.masked_array([1.0, 2.0], [True, False]), "MaskedArray cannot be traced"),
+    (np.zeros(4, ">f4"), "add(): y: an array of dtype >f4 is not in this machine's byte order"),
+    (np.array([None, 1]), "add(): y: an array of Python objects cannot be traced"),
+    (np.ma.masked_array([1.0, 2.0], [True, False]), "add(): y: a masked array cannot be traced"),
 ])
 def test_arrays_that_cannot_be_captured(array: Any, message: str) -> None:
     with pytest.raises(InputArrayError) as caught:
@@ -250,7 +250,7 @@ def test_arrays_that_cannot_be_captured(array: Any, message: str) -> None:
 
 
 def test_captured_dtypes_that_are_not_ours() -> None:
-    with pytest.raises(DTypeError, match=r"dtype\('complex64'\) is not a dtype of fuelnumba"):
+    with pytest.raises(DTypeError, match=r"add\(\): y: an array of complex64 is not supported"):
         trace(lambda x: x + np.zeros(4, np.complex64), [F32])
 
 
@@ -298,4 +298,4 @@ def test_a_traced_value_of_the_outer_trace_can_be_used_inside() -> None:
     with tracing_into(outer):
         x = outer.wrap(ir.input_node("x", (3,), trace(lambda x: x, [F32])[1].node.dtype))
         with tracing_into(inner):
-            assert (x + 1).trace is inner
+            assert (x + 1).origin is inner

@@ -101,7 +101,8 @@ ShapeError: matmul() cannot multiply (3, 4) by (3, 4): 4 columns meet 3 rows
 {gap}--> {__file__}:{line + 1}, in f
 {gap} |
 {line + 1} |         return (x + 1) @ x
-{gap} |                ^^^^^^^^^^^"""
+{gap} |                ^^^^^^^^^^^
+{gap} = the last axis of the first must be as long as the last but one of the second: transpose one"""
 
 
 def test_uncovered_function() -> None:
