@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from . import dtypes as dt
 from . import scalar
 from .dims import Dim, Extent, product
 from .dtypes import DType, dtype_of
-from .errors import ArgumentError, AxisError, DTypeError, ShapeError
+from .errors import ArgumentError, AxisError, DTypeError, FuelError, ShapeError
 from .layout import Layout, Shape
 
 CPU = "cpu"
@@ -49,11 +50,26 @@ class Attr:
     kind: str = ""
 
 
-def check_axis(axis: Any, rank: int) -> int:
+def check_index(name: str, value: Any) -> int:
+    """A static integer. Raises ArgumentError, naming the parameter."""
     try:
-        k = axis.__index__()
-    except AttributeError:
-        raise ArgumentError(f"axis must be an integer, not {axis!r}") from None
+        if not isinstance(value, (bool, np.bool_)):
+            return operator.index(value)
+    except FuelError:
+        raise
+    except TypeError:
+        pass
+    raise ArgumentError(f"{name} must be an integer, not {value!r}")
+
+
+def check_flag(name: str, value: Any) -> bool:
+    if not isinstance(value, (bool, np.bool_, int)):
+        raise ArgumentError(f"{name} must be True or False, not {value!r}")
+    return bool(value)
+
+
+def check_axis(axis: Any, rank: int) -> int:
+    k = check_index("axis", axis)
     if not -rank <= k < rank:
         raise AxisError(f"axis {k} is out of range for an array of rank {rank}")
     return k % rank
@@ -104,7 +120,7 @@ def Int(default: Any = inspect.Parameter.empty) -> Attr:
 
 
 def Bool(default: Any = inspect.Parameter.empty) -> Attr:
-    return Attr(lambda v, _: bool(v), default, "bool")
+    return Attr(lambda v, _: check_flag("it", v), default, "bool")
 
 
 def Dtype(default: Any = inspect.Parameter.empty) -> Attr:
@@ -114,9 +130,7 @@ def Dtype(default: Any = inspect.Parameter.empty) -> Attr:
 def check_extent(v: Any) -> Extent:
     if isinstance(v, Dim):
         return v
-    if not hasattr(v, "__index__"):
-        raise ArgumentError(f"a length must be an integer, not {v!r}")
-    return int(v.__index__())
+    return check_index("a length", v)
 
 
 def check_shape(v: Any) -> Shape:

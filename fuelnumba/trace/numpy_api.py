@@ -20,7 +20,7 @@ from ..core.errors import (
     TracedMutationError,
     UnsupportedFunctionError,
 )
-from ..core.ops import OPS
+from ..core.ops import OPS, check_flag
 from . import arrange as ar
 from . import contract, linalg
 from .apply import as_tensor, call, cast, reshape
@@ -163,7 +163,7 @@ def arg_extremum(op: str) -> Callable[..., Any]:
 
 
 def _given(keepdims: Any) -> bool:
-    return False if keepdims is _NOT_GIVEN else bool(keepdims)
+    return False if keepdims is _NOT_GIVEN else check_flag("keepdims", keepdims)
 
 
 def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: Any = False,
@@ -171,6 +171,8 @@ def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: floa
     """The mean squared distance from the mean; half types are computed in f32, as in NumPy."""
     refuse("numpy.var", out=out, where=where, mean=mean)
     ddof = ddof if correction is _NOT_GIVEN else correction
+    if not isinstance(ddof, (int, float, np.number)):
+        raise ArgumentError(f"var(): correction (ddof) must be a number, not {ddof!r}")
     x = as_float(as_tensor(a, dtype), "division")
     result = x.node.dtype
     if result.bits == 16:
@@ -262,7 +264,7 @@ def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: 
     """Compares each with each, so that the memory it takes is the product of the two sizes in bytes."""
     x, wanted = as_tensor(element), reshape(test_elements, (-1,))
     found = call("any", call("equal", call("unsqueeze", x, axis=x.ndim), wanted), axis=-1)
-    return call("logical_not", found) if invert else found
+    return call("logical_not", found) if check_flag("invert", invert) else found
 
 
 # -------------------------------------------------------------------------------- about shapes and dtypes
