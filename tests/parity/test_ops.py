@@ -685,3 +685,16 @@ def test_edges_are_what_they_say() -> None:
         x = edges(dtype).astype(np.float64)
         assert np.isnan(x).sum() == 1 and np.isinf(x).sum() == 2 and (x == 0).sum() == 2
         assert float(ml_dtypes.finfo(NUMPY[dtype]).smallest_subnormal) in x
+
+
+# ------------------------------------------------------------------------------------------------ lengths that vary, in both operands
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("tables", [1, 2], ids=["half tables", "full tables"])
+def test_rope_of_many_widths(interleaved: bool, tables: int) -> None:
+    """Widths of x and of the tables become two symbols; whether they are equal must not be lost."""
+    r = np.random.default_rng(0)
+    for rows, half in ((3, 2), (5, 4), (4, 3), (7, 8), (2, 1)):
+        x, cos, sin = (r.random(s).astype(np.float32) for s in ((rows, 2 * half), (rows, half * tables), (rows, half * tables)))
+        reference = OPS["rope"].ref
+        assert reference is not None
+        agree(ops.rope(x, cos, sin, interleaved=interleaved), reference(wide(x), wide(cos), wide(sin), interleaved=interleaved), "f32", atol=1e-6)

@@ -34,7 +34,7 @@ from .draw import described
 
 HANG = 60  # seconds without progress
 MEMORY = 12 << 30  # bytes of address space for a child
-PIECE = 2500  # calls per child
+PIECE = 1000  # calls per child
 NUMPY_SHARE = 0.3
 
 
