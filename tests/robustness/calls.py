@@ -107,8 +107,7 @@ def child(seed: int, start: int, stop: int, variants: int, progress: str, names:
         for k in range(start, stop):
             place.seek(0)
             place.write(b"%12d" % k)
-            if k % 20 == 0:
-                faulthandler.dump_traceback_later(HANG, exit=True)
+            faulthandler.dump_traceback_later(HANG, exit=True)
             module, call = draw_call(seed, k, variants, names)
             kind, what = outcome(module, call)
             sums[kind if kind != "refused" else f"refused {what}"] += 1
