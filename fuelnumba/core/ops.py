@@ -418,10 +418,17 @@ def op(name: str, kind: str, inputs: str, **fields: Any) -> OpDef:
         if used and max(used) >= len(made.inputs):
             raise ArgumentError(f"op {name}: its expression uses operand {max(used)} of {len(made.inputs)}",
                                 where=user_location())
+        if _holds_truth(made.expr):
+            raise ArgumentError(f"op {name}: its formula compares with == or !=, which Python answers at once",
+                                where=user_location(), cure="write equal(x, y), from fuelnumba.core.scalar")
     OPS[name] = made
     if old is not None:
         _changed(f"the op {name} was declared anew")
     return made
+
+
+def _holds_truth(e: scalar.Expr) -> bool:
+    return isinstance(e.value, bool) or any(map(_holds_truth, e.args))
 
 
 def _args_used(e: scalar.Expr) -> set[int]:

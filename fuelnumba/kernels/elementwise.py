@@ -17,12 +17,15 @@ from ..core.scalar import (
     PRIMS,
     absolute,
     call,
+    equal,
     erfc,
     exp,
     log1p,
     maximum,
+    minimum,
     sigmoid,
     sqrt,
+    tanh,
     where,
 )
 
@@ -137,6 +140,20 @@ elementwise("gelu", lambda x: 0.5 * x * erfc(x * -0.7071067811865476), reference
 elementwise("gelu_tanh", lambda x: x * sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x)),
             reference="Gelu", doc="gelu by the tanh approximation")
 elementwise("softplus", lambda x: maximum(x, 0) + log1p(exp(-absolute(x))), doc="log(1 + exp(x)) without overflow")
+
+
+def _hypot(a: Any, b: Any) -> Any:
+    longer = maximum(a, b)
+    ratio = minimum(a, b) / longer  # at most 1: its square does not overflow
+    length = where(equal(longer, 0), longer, longer * sqrt(1 + ratio * ratio))
+    return where(call("isinf", a), a, where(call("isinf", b), b, length))
+
+
+elementwise("hypot", lambda x, y: _hypot(absolute(x), absolute(y)),
+            doc="sqrt(x**2 + y**2) without overflow; infinite if either is")
+elementwise("mish", lambda x: x * tanh(maximum(x, 0) + log1p(exp(-absolute(x)))), doc="x * tanh(softplus(x))")
+elementwise("logaddexp", lambda x, y: where(equal(x, y), x + 0.6931471805599453, maximum(x, y) + log1p(exp(-absolute(x - y)))),
+            doc="log(exp(x) + exp(y)) without overflow")
 elementwise("where", lambda condition, x, y: where(condition, x, y), domain="any", ref=np.where, reference="Where",
             doc="x where condition holds, else y")
 

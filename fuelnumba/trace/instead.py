@@ -27,7 +27,6 @@ _GROUPS = {
     "nan_to_num": "use np.where(np.isnan(x), 0, x)",
     "nansum nanprod nanmean nanvar nanstd nanmin nanmax nanargmin nanargmax nancumsum nancumprod":
         "replace NaN first, e.g. np.sum(np.where(np.isnan(x), 0, x))",
-    "hypot": "write np.sqrt(x * x + y * y)",
     "heaviside": "use np.where(x < 0, 0.0, np.where(x > 0, 1.0, h))",
     "cbrt": "write np.sign(x) * np.abs(x) ** (1 / 3)",
     "sinh cosh": "write it with np.exp(x) and np.exp(-x)",
@@ -51,7 +50,7 @@ _GROUPS = {
     "angle imag real_if_close": "values are real",
     "isreal iscomplex": "values are real: np.ones_like(x, dtype=bool) or np.zeros_like(x, dtype=bool)",
     "packbits unpackbits": "use >> and & with np.arange(8)",
-    "logaddexp logaddexp2": "use m = np.maximum(x, y) and m + np.log1p(np.exp(-np.abs(x - y)))",
+    "logaddexp2": "write np.logaddexp(x * np.log(2), y * np.log(2)) / np.log(2)",
     "fmax fmin": "use np.maximum or np.minimum, and np.where(np.isnan(x), y, x)",
     "fmod": "use x - y * np.trunc(x / y)",
     "ldexp": "write x * 2.0**n",

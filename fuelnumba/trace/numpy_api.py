@@ -1,7 +1,8 @@
 """NumPy's functions on traced values: which are covered, and how each is said in ops.
 
-`UFUNCS` maps ufuncs to ops, `REDUCE` their `.reduce`, `FUNCTIONS` other functions to implementations with
-NumPy's signature. What is in none of them is an `UnsupportedFunctionError` naming the nearest covered one.
+A ufunc is the elementwise op of its name, or what `UFUNCS` says; `REDUCE` maps their `.reduce`, and `FUNCTIONS` other
+functions to implementations with NumPy's signature. What is in none of them is an `UnsupportedFunctionError` naming the
+nearest covered one.
 """
 
 from __future__ import annotations
@@ -79,16 +80,8 @@ def _scaled(factor: float) -> Callable[[Any], Any]:
     return lambda x: call("multiply", as_float(x), factor)
 
 
-# name -> what it is in ops: a name, or a function of the operands
+# name -> what it is in ops, where it is not the op of the same name: a name, or a function of the operands
 _UFUNC_TABLE: dict[str, str | Callable[..., Any]] = {
-    **{n: n for n in (
-        "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "maximum", "minimum",
-        "copysign", "negative", "absolute", "sign", "sqrt", "reciprocal", "floor", "ceil", "trunc",
-        "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "tanh",
-        "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite",
-        "logical_and", "logical_or", "logical_xor", "logical_not",
-        "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift",
-    )},
     "square": square, "power": power, "invert": "bitwise_not", "fabs": lambda x: call("absolute", as_float(x)), "rint": rint,
     "positive": positive,
     "conjugate": as_tensor, "divmod": divmod_, "float_power": float_power, "matmul": contract.matmul,
@@ -98,6 +91,17 @@ _UFUNC_TABLE: dict[str, str | Callable[..., Any]] = {
     "signbit": lambda x: call("less", call("copysign", 1.0, x), 0),
 }
 UFUNCS: dict[np.ufunc, str | Callable[..., Any]] = {getattr(np, n): f for n, f in _UFUNC_TABLE.items()}
+
+
+def target_of(ufunc: np.ufunc) -> str | Callable[..., Any] | None:
+    """What a ufunc is in ops: what the table says, else the elementwise op of its name and number of operands."""
+    found = UFUNCS.get(ufunc)
+    if found is None and isinstance(ufunc, np.ufunc):
+        op = OPS.get(ufunc.__name__)
+        found = op.name if op is not None and op.is_elementwise and len(op.inputs) == ufunc.nin and ufunc.nout == 1 else None
+    return found
+
+
 REDUCE: dict[np.ufunc, str] = {
     np.add: "sum", np.multiply: "prod", np.maximum: "max", np.minimum: "min",
     np.logical_and: "all", np.logical_or: "any",
@@ -119,7 +123,7 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
         axis = kwargs.pop("axis", inputs[1] if len(inputs) > 1 else 0)
         keepdims = kwargs.pop("keepdims", False)
         return reduction(REDUCE[ufunc])(inputs[0], axis=axis, dtype=dtype, keepdims=keepdims)
-    target = UFUNCS.get(ufunc)
+    target = target_of(ufunc)
     if method != "__call__" or target is None:
         unsupported(name if method == "__call__" else f"{name}.{method}")
     own = {"axis": kwargs.pop("axis")} if target is linalg.vecdot and "axis" in kwargs else {}
@@ -379,16 +383,17 @@ def _name(fn: Callable[..., Any]) -> str:
     return f"{module}.{fn.__name__}"
 
 
-_COVERED = sorted({f"numpy.{u.__name__}" for u in UFUNCS} | {_name(f) for f in FUNCTIONS})
+_NUMPYS = [u for u in vars(np).values() if isinstance(u, np.ufunc)]
+_FUNCTION_NAMES = {_name(f) for f in FUNCTIONS}
 
 
 def covered() -> list[str]:
     """Names of the NumPy functions that work on traced values."""
-    return list(_COVERED)
+    return sorted({f"numpy.{u.__name__}" for u in _NUMPYS if target_of(u) is not None} | _FUNCTION_NAMES)
 
 
 def unsupported(name: str) -> NoReturn:
-    fail(UnsupportedFunctionError, f"{name} is not covered for traced values", nearest(name, _COVERED))
+    fail(UnsupportedFunctionError, f"{name} is not covered for traced values", nearest(name, covered()))
 
 
 @located
