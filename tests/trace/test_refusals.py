@@ -40,7 +40,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[errors.FuelError], str]] = {
     "a scale that is text": (lambda: ops.attention(*[X[None, None]] * 3, scale="x"), errors.ArgumentError, "attention(): scale: expected a Python float"),
     "a value past the dtype": (lambda: ops.masked_fill(U8, U8 > 0, value=300), errors.ArgumentError, "u8 cannot hold 300"),
     "a fraction among integers": (lambda: ops.clamp(U8, min=0.5), errors.ArgumentError, "0.5 is no bound for u8"),
-    "text for a number": (lambda: ops.full("5", (2,), "i32"), errors.ArgumentError, "the value cannot be a value of type str"),
+    "text for a number": (lambda: ops.full("5", (2,), "i32"), errors.ArgumentError, "full(): the value cannot be a value of type str"),
     "axes that are a number": (lambda: ops.permute(X, axes=3), errors.ArgumentError, "axes must be a tuple of integers, not 3"),
     "an odd dtype": (lambda: ops.cast(X, object()), errors.DTypeError, "is not a dtype of fuelnumba"),
 }
