@@ -167,7 +167,7 @@ def refuse(function: str, **given: Any) -> None:
              "leave it out, or write it with other functions, e.g. np.where for where=")
 
 
-RAW = (TypeError, ValueError, OverflowError, IndexError, AttributeError, ZeroDivisionError, RecursionError)
+RAW = (TypeError, ValueError, OverflowError, IndexError, AttributeError, ZeroDivisionError, RuntimeError)
 
 
 def refused(name: str, err: Exception) -> FuelError:
