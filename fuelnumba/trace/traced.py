@@ -214,7 +214,7 @@ def refuse(function: str, **given: Any) -> None:
         fail(UnsupportedFunctionError, f"{function} is not covered with {name}=", cure)
 
 
-RAW = (TypeError, ValueError, OverflowError, IndexError, AttributeError, ZeroDivisionError, RecursionError)
+RAW = (TypeError, ValueError, OverflowError, IndexError, AttributeError, ZeroDivisionError, RuntimeError)
 
 
 def refused(name: str, err: Exception) -> FuelError:

@@ -7,9 +7,11 @@ import os
 import re
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fuelnumba.models import cli_generate, gguf_file
@@ -153,3 +155,24 @@ def test_the_real_model_in_a_process_of_its_own() -> None:
     found = STATISTICS.fullmatch(line)
     assert found is not None
     assert (found[1], found[4]) == ("5", "2")
+
+
+def test_weights_that_are_no_numbers(tiny: Callable[..., Path], refused: Callable[..., str]) -> None:
+    path = tiny(tensors={"output_norm.weight": np.full(32, np.nan, np.float32)})
+    assert refused("abc", "--model", path, "--max-tokens", 4) == (
+        "fuelnumba: tiny gives no text: logits hold nothing to choose from: the best one is nan\n"
+    )
+
+
+def test_a_context_without_end_takes_no_memory(tiny: Callable[..., Path]) -> None:
+    """What a file says of its context is no reason to make tables for all of it."""
+    path = tiny(metadata={"llama.context_length": 1 << 24})
+    tracemalloc.start()
+    try:
+        model = TextGenerator.load(path)
+        assert len(list(model.tokens(model.encode("abc"), 3))) <= 3
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 50_000_000
+    assert model.params["cos"].shape[0] == model.cache.capacity == 512

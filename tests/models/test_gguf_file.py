@@ -332,6 +332,7 @@ def test_harmless_settings(tiny: Tiny) -> None:
             "llama.attention.layer_norm_rms_epsilon is nan: a number above 0 is needed",
         ),
         ("llama.rope.freq_base", 0.0, "llama.rope.freq_base is 0.0: a number above 0 is needed"),
+        ("llama.rope.freq_base", 0.5, "llama.rope.freq_base is 0.5: a number of 1 or more is needed"),
         ("llama.vocab_size", 7, "llama.vocab_size is 7: token_embd.weight has 260 rows"),
         (
             "llama.feed_forward_length",
@@ -461,6 +462,31 @@ def test_offsets_past_the_end(tiny: Tiny) -> None:
     assert refusal(patch(path, at, struct.pack("<Q", 2))) == (
         f"damaged GGUF file: tensor 'output_norm.weight' begins at the odd byte {start + 2}"
     )
+
+
+def test_tensors_that_overlap(tiny: Tiny) -> None:
+    """A small file could otherwise unpack to any size."""
+    path = tiny()
+    at = after(path, "output_norm.weight") + 4 + 8 + 4
+    assert refusal(patch(path, at, struct.pack("<Q", 32))) == (
+        "damaged GGUF file: tensors 'token_embd.weight' and 'output_norm.weight' overlap"
+    )
+
+
+def test_more_than_the_reader_can_take(tiny: Tiny) -> None:
+    path = tiny()
+    path.write_bytes(path.read_bytes() + bytes(400_000))
+    assert refusal(patch(path, 8, struct.pack("<Q", 10_001))) == (
+        "damaged GGUF file: 10001 tensors, more than 10000"
+    )
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, np.nan, np.inf])
+def test_rope_factors_that_cannot_be(tiny: Tiny, factor: float) -> None:
+    path = tiny(tensors={"rope_freqs.weight": np.array([1, 1, factor, 1], np.float32)})
+    with open_gguf(path) as file, pytest.raises(ModelFileError) as caught:
+        load_weights(file)
+    assert str(caught.value) == f"{path}: rope_freqs.weight holds numbers that are not above 0"
 
 
 def test_absurd_dimensions(tiny: Tiny) -> None:

@@ -430,3 +430,33 @@ def test_merges_of_unknown_tokens(tiny: Tiny) -> None:
     with pytest.raises(ModelFileError, match=re.escape("tiny.gguf: damaged vocabulary: ")) as caught:
         build(tiny, merges=["a b", "q q"])
     assert "\n" not in str(caught.value)
+
+
+# ----- Vocabularies that do harm ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("eos_token_id", True, "tokenizer.ggml.eos_token_id is True: not one of 260 tokens"),
+        ("add_bos_token", "no", "tokenizer.ggml.add_bos_token is 'no': true or false is needed"),
+    ],
+)
+def test_settings_of_the_wrong_kind(
+    tiny: Callable[..., Path], key: str, value: object, message: str
+) -> None:
+    path = tiny(metadata={f"tokenizer.ggml.{key}": value})
+    with open_gguf(path) as file, pytest.raises(ModelFileError) as caught:
+        Tokenizer.from_gguf(file)
+    assert str(caught.value) == f"{path}: {message}"
+
+
+def test_a_token_without_end(tiny: Callable[..., Path]) -> None:
+    """Every way to cut a token in two is looked at."""
+    tokens = [*byte_level_vocabulary("a b", "ab c")["tokenizer.ggml.tokens"][:-1], "ab" * 2000]
+    path = tiny(metadata={"tokenizer.ggml.tokens": tokens})
+    with open_gguf(path) as file, pytest.raises(ModelFileError) as caught:
+        Tokenizer.from_gguf(file)
+    assert str(caught.value) == (
+        f"{path}: damaged vocabulary: a token of 4000 characters, 'abababababababababab'..."
+    )
