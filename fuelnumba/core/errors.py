@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArgumentError",
     "AxisError",
+    "BackendError",
     "CacheError",
     "CompileError",
     "DTypeError",

@@ -79,7 +79,7 @@ def arrays(value: Any) -> list[Any]:
     """The array results in a value; what is known while tracing (shapes, dtypes, truths) is none."""
     if isinstance(value, (list, tuple)):
         return [a for v in value for a in arrays(v)]
-    return [value] if isinstance(value, (Traced, np.ndarray)) else []
+    return [value] if isinstance(value, (Traced, np.ndarray, np.generic)) else []
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
