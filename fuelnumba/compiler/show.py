@@ -12,7 +12,7 @@ from ..core.ir import Node
 from ..core.picture import PROGRAM, Group, count, details, draw, graph_html, preformatted, scrolling
 from . import fuse
 from .lower import view_base
-from .plan import LaunchStep, Plan
+from .plan import LaunchStep, Plan, Storage
 
 LINES, MOST_LINES = 40, 600  # of a part of an explanation in a notebook: a longer one is closed at first; is cut
 SAME_BYTES = {"broadcast_to", "reshape", "permute", "unsqueeze", "squeeze", "flip"}  # views that show no part of their input
@@ -41,7 +41,9 @@ def _launches(plan: Plan, threaded: Collection[int] = (), more: bool = False) ->
         parts += [f"{len(step.nodes)} ops fused"] * (len(step.nodes) > 1)
         parts.append(count(step.total, "work item"))
         if more:
-            parts += [f"reads {_bytes(_read(step))}", f"writes {_bytes(_written(step))}"]
+            read = _total(step.reads) if _finishes(plan, k) else _read(step)
+            written = _total(step.writes) if _finishes(plan, k + 1) else _written(step)
+            parts += [f"reads {_bytes(read)}", f"writes {_bytes(written)}"]
             parts += ["divided among threads"] * (k in threaded)
         lines.append(f"  {k:3d}  {_name(step):20s} {', '.join(parts)}" + (f"   # {step.where}" if step.where else ""))
     return lines
@@ -59,6 +61,18 @@ def _bytes(n: Extent) -> str:
         if n >= 10 * size:
             return f"{n / size:.1f}".removesuffix(".0") + f" {unit}"
     return f"{n} B"
+
+
+def _finishes(plan: Plan, k: int) -> bool:
+    """Whether a launch puts together the parts that the one before made of the same op."""
+    return 0 < k < len(plan.launches) and plan.launches[k].nodes == plan.launches[k - 1].nodes
+
+
+def _total(storages: Sequence[Storage]) -> Extent:
+    total: Extent = 0
+    for s in storages:
+        total = total + s.nbytes
+    return total
 
 
 def _shown(n: Node) -> Extent:
@@ -86,10 +100,7 @@ def _written(step: LaunchStep) -> Extent:
         return _shown(next(i for k, i in enumerate(last.inputs) if k != last.op.destroys))
     if not last.op.is_elementwise:
         return product(last.shape) * last.dtype.itemsize
-    total: Extent = 0
-    for s in step.writes:
-        total = total + s.nbytes
-    return total
+    return _total(step.writes)
 
 
 # ------------------------------------------------------------------------------------------------ decisions
@@ -105,7 +116,8 @@ def decisions(plan: Plan, threaded: Collection[int] = ()) -> list[tuple[str, lis
               for s in plan.launches for n in s.nodes if n.op.name in ("contiguous", "copy")]
     if copies:
         out.append(("copies, because a layout or a later write asks for them:", [f"  {c}" for c in copies]))
-    refused = Counter(f"for {s.label}: {s.note}" for s in plan.launches if s.note and s.user is None)
+    refused = Counter(f"for {s.label}: {s.note}" for k, s in enumerate(plan.launches)
+                      if s.note and s.user is None and not _finishes(plan, k))
     if refused:
         out.append(("refused kernels:", [f"  {r}" + (f" ({n} times)" if n > 1 else "") for r, n in refused.items()]))
     return out
@@ -161,6 +173,9 @@ class Explanation(str):
 
     def __repr__(self) -> str:
         return str(self)
+
+    def __getnewargs__(self) -> tuple[str, list[tuple[str, list[str]]]]:  # type: ignore[override]
+        return self.head, self.sections
 
     def _repr_html_(self) -> str:
         parts = [f"<div><b>{text(self.head)}</b></div>"]

@@ -188,11 +188,68 @@ class Dim:
     def __float__(self) -> float:
         return float(self.__index__())
 
-    # what has no polynomial pins the length
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+        """`np.arange(n)`, `np.array([n, 2])`, `np.full(3, n)`, `np.prod(x.shape)`: an array holds numbers, so n is pinned."""
+        return np.array(int(self), dtype)
+
+    # -- the other things that an int can do: a polynomial where there is one, otherwise the number, which pins the length
+    def __pos__(self) -> Extent:
+        return self
+
+    __trunc__ = __floor__ = __ceil__ = __pos__
+
+    def __abs__(self) -> Extent:
+        return -self if self < 0 else self
+
+    def __invert__(self) -> Extent:
+        return -self - 1
+
+    def __round__(self, ndigits: int | None = None) -> Extent:
+        return self if ndigits is None or ndigits >= 0 else round(int(self), ndigits)
+
+    def __divmod__(self, other: Any) -> Any:
+        return (self // other, self % other) if isinstance(other, (Real, Dim)) else NotImplemented
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return (other // self, other % self) if isinstance(other, (Real, Dim)) else NotImplemented
+
+    def __lshift__(self, other: Any) -> Any:
+        return self * 2**other if isinstance(other, int) and other >= 0 else self._pinned(operator.lshift, other)
+
+    def __rshift__(self, other: Any) -> Any:
+        return self // 2**other if isinstance(other, int) and other >= 0 else self._pinned(operator.rshift, other)
+
+    def __rlshift__(self, other: Any) -> Any:
+        return self._pinned(operator.lshift, other, True)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return self._pinned(operator.rshift, other, True)
+
+    def __and__(self, other: Any) -> Any:
+        return self._pinned(operator.and_, other)
+
+    def __or__(self, other: Any) -> Any:
+        return self._pinned(operator.or_, other)
+
+    def __xor__(self, other: Any) -> Any:
+        return self._pinned(operator.xor, other)
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+    def __format__(self, spec: str) -> str:
+        return format(int(self), spec) if spec else repr(self)
+
+    def __getattr__(self, name: str) -> Any:
+        """`n.bit_length()`, `n.real` and the like."""
+        if name.startswith("_") or not hasattr(int, name) or getattr(_active, "env", None) is None:
+            raise AttributeError(f"a symbolic length has no attribute {name!r}")
+        return getattr(int(self), name)
+
     def _pinned(self, fn: Callable[[Any, Any], Any], other: Any, reflected: bool = False) -> Any:
         """An operator with a number that makes no polynomial. Other things (arrays, traced values) have their own say."""
         if not isinstance(other, (Real, Dim)):
             return NotImplemented
+        other = int(other) if isinstance(other, Dim) else other
         return fn(other, int(self)) if reflected else fn(int(self), other)
 
     def __truediv__(self, other: Any) -> Any:

@@ -77,11 +77,11 @@ class Frame:
 _End = tuple[Hashable, ...]
 
 
-def connect(source: Box, target: Box, slot: int, value: Hashable = None, leaving: Hashable = None) -> None:
-    """An edge to an operand of the target. Edges of one `value` enter a frame by one port, and leave one by the port of
-    `leaving`; the source itself is meant where these are not given."""
-    value = ("value", id(source)) if value is None else value
-    leaving = ("value", id(source)) if leaving is None else leaving
+def connect(source: Box, target: Box, slot: int, value: Hashable = None) -> None:
+    """An edge to an operand of the target. Edges of one `value` enter a frame by one port; the source itself is meant where
+    it is not given."""
+    leaving = ("value", id(source))
+    value = leaving if value is None else value
     above, below = _frames(source), _frames(target)
     while above and below and above[-1] is below[-1]:
         common = above.pop()

@@ -309,8 +309,7 @@ class _Folder:
                 from_outside = [i, *s.nodes] if s.kind == "outside" else [i, *s.nodes[:-1]] if s.kind == "carried" else []
                 if not mine.isdisjoint(from_outside):
                     return None
-        after = set(mine)  # what depends on the piece cannot move before it
-        for n in self.nodes[min(self.at[n] for n in piece):start]:
-            if n not in mine and any(i in after for i in n.inputs):
-                return None
+        between = self.nodes[min(self.at[n] for n in piece):start]
+        if any(n not in mine and not mine.isdisjoint(n.inputs) for n in between):
+            return None  # it depends on the piece, and cannot move before it
         return piece

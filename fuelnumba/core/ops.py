@@ -124,16 +124,6 @@ def check_number(kind: type, v: Any) -> Any:
                             cure="give a smaller number") from None
 
 
-def check_fits(v: int | float, dtype: DType) -> None:
-    """Raises ArgumentError for a number that an array of the dtype cannot hold: a fraction among integers, too large an int."""
-    if dtype.is_integer or dtype.kind == "b":
-        low, high = (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype.numpy).min), int(np.iinfo(dtype.numpy).max))
-        if not (v == v and low <= v <= high and v == int(v)):
-            raise ArgumentError(f"{shown(v)} does not fit {dtype}", cure="cast the array first, or give another value")
-    else:
-        check_number(float, v)
-
-
 def Float(default: Any = inspect.Parameter.empty, *, optional: bool = False) -> Attr:
     return Attr(lambda v, _: None if v is None and optional else check_number(float, v), default, "float")
 
@@ -143,10 +133,7 @@ def Number(default: Any = inspect.Parameter.empty) -> Attr:
     def check(v: Any, avals: Sequence[Aval]) -> Any:
         if v is None and default is None:
             return None
-        number = check_number(int if isinstance(v, (int, np.integer)) and not isinstance(v, (bool, np.bool_)) else float, v)
-        if avals:
-            check_fits(number, avals[0].dtype)
-        return number
+        return check_number(int if isinstance(v, (int, np.integer)) and not isinstance(v, (bool, np.bool_)) else float, v)
 
     return Attr(check, default, "number")
 

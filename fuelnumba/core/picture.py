@@ -40,7 +40,7 @@ def draw(graph: Graph, folded: bool | None = None, groups: Sequence[Group] = (),
 
 class _Picture:
     def __init__(self, graph: Graph, folded: bool | None, groups: Sequence[Group], order: Sequence[Node]) -> None:
-        self.graph, self.groups = graph, groups
+        self.graph = graph
         self.names = printer.node_names(graph)
         self.page = Frame()
         self.boxes: dict[Node, tuple[Box, int, int]] = {}  # its box; of how many pieces, which one
@@ -52,7 +52,10 @@ class _Picture:
         if folded or (folded is None and not is_small):
             items = fold(computed, [(g.key, g.nodes) for g in groups], 1 if is_small else LEAST)
         self.group = {n: g for g in groups for n in g.nodes if len(g.nodes) > 1}
-        self.alone = {g.nodes[0]: g for g in groups if len(g.nodes) == 1}
+        self.alone: dict[Node, list[Group]] = {}  # two for an op that is done in parts and put together
+        for g in groups:
+            if len(g.nodes) == 1:
+                self.alone.setdefault(g.nodes[0], []).append(g)
         self.frames: dict[tuple[int, int], Frame] = {}
         for item in items:
             self._repeat(item) if isinstance(item, Repeat) else self._node(item)
@@ -64,7 +67,7 @@ class _Picture:
 
     # -------------------------------------------------------------------------------------- boxes
     def _room(self, boxes: int = 1, ops: int = 0) -> bool:
-        if self.drawn and self.drawn + boxes > MOST:
+        if self.drawn + boxes > MOST:
             self.left_out += ops
             return False
         self.drawn += boxes
@@ -101,15 +104,16 @@ class _Picture:
     def _box(self, nodes: Sequence[Node], home: Frame, repeat: Repeat | None = None, j: int = 0) -> Box:
         """The box of a node, or of the nodes at one place of all pieces."""
         n = nodes[0]
-        alone = self.alone.get(n)
+        alone = self.alone.get(n, [])
         place = repeat.places(j) if repeat is not None else None
         lines = [_clip(_label(n, place)), _clip(str(n.aval))]
         title = printer.line_of(n, self.names) + (_advances(place) if place else "")
         if n.where is not None and n.where.text():
             title += "\n" + n.where.text().strip()
-        if alone is not None:
-            lines[0] = f"{alone.number}{'…' * (len(nodes) > 1)}: {lines[0]}"
-            title += "\n" + alone.title
+        if alone:
+            numbers = ", ".join(f"{g.number}{'…' * (len(nodes) > 1)}" for g in alone)
+            lines[0] = f"{numbers}: {lines[0]}"
+            title += "".join("\n" + g.title for g in alone)
         if len(nodes) > 1:
             title += f"\none of {len(nodes)} alike"
         kind = ("view" if n.op.is_view else "constant" if n.op.kind == "leaf" else
@@ -135,7 +139,9 @@ class _Picture:
 
     def _repeat(self, repeat: Repeat) -> None:
         nodes = sum(len(p) for p in repeat.pieces)
-        if not self._room(len(repeat.sources), nodes):
+        if not self._room(len(repeat.sources)):
+            for n in (n for piece in repeat.pieces for n in piece):  # as many as there is room for
+                self._node(n)
             return
         frame = Frame(f"× {repeat.count}", "repeat", f"{repeat.count} equal pieces of {len(repeat.sources)} ops, {nodes} in all")
         self.page.add(frame)
@@ -151,9 +157,9 @@ class _Picture:
                     connect(boxes[s.index], box, slot)
                 elif s.kind == "carried":
                     value = ("carried", id(frame), s.index, s.lag, tuple(s.nodes))
-                    for i in s.nodes:
-                        self._edge(i, box, slot, value)
-                    carry(frame, value, boxes[s.index])
+                    begun = [self._edge(i, box, slot, value) for i in s.nodes]
+                    if all(begun):
+                        carry(frame, value, boxes[s.index])
                 elif _is_shared(s):
                     self._edge(s.nodes[0], box, slot)
                 else:
@@ -170,6 +176,7 @@ class _Picture:
             shown = [_leaf_title(n, self.names) if leaf else self.names[n] for n in (nodes[0], nodes[-1])]
             box = families[nodes] = Box(lines, kind, "\nto ".join(shown) + "\none for each piece", slots=0 if leaf else 1)
             frame.add(box)
+            self.drawn += 1
             if not leaf:
                 for n in dict.fromkeys(nodes):
                     self._edge(n, box, 0, ("family", id(box)))
@@ -196,12 +203,14 @@ class _Picture:
                 self._edge(o, box, 0)
 
     # -------------------------------------------------------------------------------------- edges
-    def _edge(self, source: Node, box: Box, slot: int, value: Hashable = None) -> None:
+    def _edge(self, source: Node, box: Box, slot: int, value: Hashable = None) -> bool:
         """From the box of a node, if there is one. Of many alike, the last is meant unless a box between says which."""
         start = self._leaf(source)
-        if start is not None:
-            _, r, alike = self.boxes[source]
-            connect(start if r == alike - 1 else self._choice(start, [r]), box, slot, value)
+        if start is None:
+            return False
+        _, r, alike = self.boxes[source]
+        connect(start if r == alike - 1 else self._choice(start, [r]), box, slot, value)
+        return True
 
     def _choice(self, start: Box, pieces: Sequence[int]) -> Box:
         """A box that says of which repetitions a value is read, between a repeat and who reads it."""
@@ -213,6 +222,7 @@ class _Picture:
             which = f"{numbers[0]}…{numbers[-1]}" if row else ", ".join(map(str, numbers))
             box = self.chosen[key] = Box([_clip(f"of repetition{'s' * (len(numbers) > 1)} {which}")], "view", slots=1)
             self.page.add(box)
+            self.drawn += 1
             connect(start, box, 0)
         return box
 

@@ -12,7 +12,7 @@ from ..core import dtypes as dt
 from ..core.dtypes import DType
 from ..core.errors import ArgumentError, DTypeError
 from ..core.ir import canonical
-from ..core.ops import Attr, Aval, Dtype, Int, Number, elementwise, op, same_shapes
+from ..core.ops import Attr, Aval, Dtype, Int, Number, elementwise, op, same_shapes, shown
 from ..core.scalar import (
     PRIMS,
     absolute,
@@ -196,7 +196,7 @@ def _check_fill(v: Any, avals: Sequence[Aval]) -> Any:
         return number
     low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max)
     if not (low <= number <= high and number == int(number)):
-        raise ArgumentError(f"{dtype} cannot hold {v!r}", cure="cast the array first, e.g. x.astype(np.float64)")
+        raise ArgumentError(f"{dtype} cannot hold {shown(v)}", cure="cast the array first, e.g. x.astype(np.float64)")
     return bool(number) if dtype.kind == "b" else int(number)
 
 

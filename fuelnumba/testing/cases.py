@@ -123,10 +123,10 @@ def cases(op: Any, dtypes: Iterable[Any] | None = None, layouts: Iterable[str] |
     """The parity cases of an op (its name, OpDef or function in `fuelnumba.ops`), by dtype, layout and operands.
 
     `dtypes` are those of its data (all it serves, if None), `layouts` some of LAYOUTS, or one for each operand, joined by
-    '+' (if None, all of LAYOUTS, and mixtures of them). Operands are the op's samples, in each dtype. An elementwise op
-    gets edge values, every one with every other, and matrices of edge and ordinary values in layouts. Other ops without
-    samples get arrays of shape (3, 5, 7), and parameters by their kind. A layout that the op refuses, as one of rank 0
-    for an axis, gives no case.
+    '+', of which conditions and indices have the last (if None, all of LAYOUTS, and mixtures of them). Operands are the
+    op's samples, in each dtype. An elementwise op gets edge values, every one with every other, and matrices of edge and
+    ordinary values in layouts. Other ops without samples get arrays of shape (3, 5, 7), and parameters by their kind. A
+    layout that the op refuses, as one of rank 0 for an axis, gives no case.
 
     Raises ArgumentError when the op does not exist, does not serve a dtype, or has a parameter that no value can be made
     for: then declare `samples=` beside it.
@@ -235,10 +235,10 @@ def _role_values(which: str, size: int) -> Array:
     return np.arange(size) % 3 == 0 if which == "condition" else np.arange(size) % 5
 
 
-def slots(op: OpDef) -> list[tuple[str, int]]:
+def slots(op: OpDef, count: int | None = None) -> list[tuple[str, int]]:
     """What each operand holds, and the how-many-th of its kind it is. Operands in layouts depend on this alone: those of
     two ops are the same."""
-    roles = _roles(op, len(op.inputs))
+    roles = _roles(op, len(op.inputs) if count is None else count)
     return [(r, roles[:k].count(r)) for k, r in enumerate(roles)]
 
 
@@ -304,8 +304,8 @@ def _laid_out(op: OpDef, d: DType, given: Sequence[Any], layout: str, which: str
     """The operands in a layout; where all of them cannot be empty or of rank 0 together, only the first."""
     names, arrays = layout.split("+"), _cast(op, d, given)
     out = []
-    for k, a in enumerate(arrays):
-        name = names[k % len(names)]
+    for k, (slot, a) in enumerate(zip(slots(op, len(arrays)), arrays)):
+        name = _for_slot(names, *slot)
         keep = (which == "first" and k > 0 and name in ("empty", "scalar")) or (name == "scalar" and a.size == 0)
         out.append(a if keep else with_layout(a, name))
     return out

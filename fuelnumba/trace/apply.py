@@ -14,7 +14,7 @@ from ..core.dtypes import dtype_of
 from ..core.errors import ArgumentError, DTypeError, InputArrayError, ShapeError
 from ..core.ir import Node
 from ..core.layout import Shape
-from ..core.ops import OPS, Aval, OpDef, broadcast_shapes, check_fits, check_number, check_shape, check_size, fmt
+from ..core.ops import OPS, Aval, OpDef, broadcast_shapes, check_shape, check_size, fmt
 from ..core.source import Location, user_location
 from . import promote
 from .foreign import check_array, described, instead
@@ -168,8 +168,6 @@ def as_tensor(value: Any, dtype: Any = None) -> Any:
         return value
     trace, where = running_trace("an array operation", (value,)), user_location()
     o = operand(trace, "", "x", value)
-    if o.node is None and o.weak == "i" and not isinstance(o.value, Dim):
-        check_fits(o.value, o.dtype)
     node = o.node if o.node is not None else promote.full(o.value, (), o.dtype, where)
     if dtype is not None:
         return trace.wrap(promote.cast(node, dtype_of(dtype), where), None, where)
@@ -186,10 +184,6 @@ def full(value: Any, shape: Any, dtype: Any) -> Any:
         return broadcast_to(cast(as_tensor(value), dtype), shape)
     if not isinstance(value, (bool, int, float, Dim, np.generic)) or isinstance(value, np.complexfloating):
         raise ArgumentError(f"full(): the value cannot be {described(value)}", cure="give a number, or an array without axes")
-    if not isinstance(value, (bool, np.bool_, Dim)):
-        check_number(float, value)
-        if dtype.is_integer:  # floats are truncated, as by astype
-            check_fits(int(value), dtype)
     where = user_location()
     return running_trace("full()", ()).wrap(promote.full(value, shape, dtype, where), None, where)
 

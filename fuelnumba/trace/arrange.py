@@ -212,7 +212,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     """With constant values."""
     refuse("numpy.pad", mode=None if mode == "constant" else mode)
     out = as_tensor(array)
-    widths = np.broadcast_to(np.asarray(pad_width, dtype=object), (out.ndim, 2)).tolist()
+    widths = _pairs(pad_width, out.ndim)
     values = np.broadcast_to(np.asarray(kwargs.pop("constant_values", 0)), (out.ndim, 2)).tolist()
     refuse("numpy.pad", **kwargs)
     for k, ends in enumerate(zip(widths, values)):
@@ -223,6 +223,18 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
         found = [p for p in (parts[0], out, parts[1]) if p is not None]
         out = call("concat", *found, axis=k) if len(found) > 1 else out
     return out
+
+
+def _pairs(widths: Any, rank: int) -> list[tuple[Any, ...]]:
+    """Before and after, for each axis: from one number, one pair, or a pair per axis. Lengths stay symbolic."""
+    rows = _tuple(widths.tolist() if isinstance(widths, np.ndarray) else widths)
+    if not any(isinstance(row, (tuple, list)) for row in rows):
+        rows = (rows,)
+    pairs = [_tuple(row) * 2 if len(_tuple(row)) == 1 else _tuple(row) for row in rows] * (rank if len(rows) == 1 else 1)
+    if len(pairs) != rank or any(len(pair) != 2 for pair in pairs):
+        raise ShapeError(f"pad() needs two widths for each of {rank} axes, not {widths!r}",
+                         cure="give one number for all, one pair for all, or a pair for each axis")
+    return pairs
 
 
 # ---------------------------------------------------------------------------------------- cutting
@@ -289,8 +301,7 @@ def split_along(axis: int) -> Callable[..., list[Any]]:
     def split_(ary: Any, indices_or_sections: Any) -> list[Any]:
         a = as_tensor(ary)
         if a.ndim < max(axis + 1, 1 if axis == 1 else 2):
-            raise ShapeError(f"{'vhd'[axis]}split() needs more axes than {a!r} has",
-                             cure="insert an axis, or name one: np.split(x, parts, axis)")
+            raise ShapeError(f"{'vhd'[axis]}split() needs more axes than {a!r} has", cure="use np.split along an axis it has")
         return split(a, indices_or_sections, 0 if axis == 1 and a.ndim == 1 else axis)
 
     return split_

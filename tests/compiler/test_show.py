@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 import xml.etree.ElementTree as ET
 from typing import Any
@@ -114,6 +116,18 @@ def test_what_is_written_in_place() -> None:
     assert "reads 12 B, writes 12 B" in f.explain()
 
 
+def test_what_is_done_in_parts() -> None:
+    """A sum of few results from many elements: parts, and their sum."""
+    f = jit(dims={"x": ("n", None)})(lambda x: x.sum(axis=0))
+    f(np.ones((50, 3), F32))
+    parts, finish = f.plan.launches
+    scratch = show._bytes(parts.writes[0].nbytes)
+    lines = next(lines for head, lines in f.explain().sections if head == "1 op traced, 2 launches:")
+    assert f"reads 12*n B, writes {scratch}" in lines[0] and f"reads {scratch}, writes 12 B" in lines[1]
+    assert f.explain().count("reduce_columns: ") == 1
+    assert finish.nodes == parts.nodes and "0, 1: sum axis=(0,)" in f.plan.svg()
+
+
 def test_what_is_taken_from_a_table() -> None:
     f = jit(lambda table, rows: ops.embedding(table, rows))
     f(np.ones((1000, 4), F32), np.array([3, 5]))
@@ -181,6 +195,8 @@ def test_an_explanation_is_a_str() -> None:
     assert isinstance(text, str) and f"{text}" == text == str(text) and repr(text) == text
     assert "\n".join([text.head, *(line for title, lines in text.sections for line in (title, *lines))]) == text
     assert text + "!" == str(text) + "!" and text.upper().startswith("<LAMBDA>: 1 COMPILATION,")
+    for other in (pickle.loads(pickle.dumps(text)), copy.deepcopy(text)):
+        assert other == text and other.sections == text.sections
     page = text._repr_html_()
     ET.fromstring(page)
     assert "&lt;lambda&gt;" in page and "<lambda>" not in page

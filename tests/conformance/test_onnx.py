@@ -15,6 +15,11 @@ def test_case(case: Case) -> None:
     check(case)
 
 
+@pytest.mark.parametrize("case", [c for c in RUN if not c.expanded and c.inputs], ids=lambda c: c.name)
+def test_case_of_symbolic_lengths(case: Case) -> None:
+    check(case, symbolic=True)
+
+
 def test_no_case_of_a_mapped_op_is_missing() -> None:
     names = [c.name for c in RUN] + list(EXCLUDED)
     assert sorted(names) == sorted(c.name for c in cases() if c.op in NODES)

@@ -371,6 +371,30 @@ def test_what_cannot_be_folded_is_cut(rng: np.random.Generator) -> None:
     assert len(graph._repr_html_()) < 300_000
 
 
+def test_a_layer_that_is_too_large_is_cut(rng: np.random.Generator) -> None:
+    y = x = ir.input_node("x", (3, 4), dt.f32)
+    layer = [("exp", "sin", "cos", "tanh", "silu", "square")[k] for k in rng.integers(6, size=300)]
+    for name in layer * 3:
+        y = ir.make(OPS[name], [y])
+    svg = ir.Graph([x], [y]).svg()
+    d = check(svg)
+    assert len(d.boxes) == picture.MOST and not d.frames and "661 more ops not drawn" in svg
+
+
+def test_no_room_for_the_inputs_of_a_layer() -> None:
+    inputs = [ir.input_node(f"x{k}", (3, 4), dt.f32) for k in range(400)]
+    y = inputs[0]
+    for x in inputs[1:]:
+        y = ir.make(OPS["add"], [y, x])
+    for _ in range(5):
+        for name in ("exp", "sin", "cos", "tanh"):
+            y = ir.make(OPS["multiply"], [ir.make(OPS[name], [y]), inputs[-1]])
+    for folded in (True, False):
+        check(ir.Graph(inputs, [y]).svg(folded))
+    wide = ir.make(OPS["concat"], inputs, {"axis": 0})
+    assert len(check(ir.Graph(inputs, [wide]).svg()).boxes) == picture.MOST
+
+
 # ------------------------------------------------------------------------------------------------ in notebooks
 def test_html_of_graph_and_plan() -> None:
     graph, _ = trace(diamond, [X])

@@ -78,8 +78,8 @@ FUNCTIONS = dict(functions())
 def arrays(value: Any) -> list[Any]:
     """The array results in a value; what is known while tracing (shapes, dtypes, truths) is none."""
     if isinstance(value, (list, tuple)):
-        return [a for v in value for a in arrays(v)]
-    return [value] if isinstance(value, (Traced, np.ndarray, np.generic)) else []
+        return [a for v in value for a in ([np.asarray(v)] if isinstance(v, np.generic) else arrays(v))]
+    return [value] if isinstance(value, (Traced, np.ndarray)) else []
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
