@@ -235,7 +235,7 @@ class Jitted(Generic[P, R]):
             value = self._as_static(name, arguments.pop(name))
             try:
                 hash(value)
-            except TypeError:
+            except Exception:  # not only TypeError: np.timedelta64(3) has a ValueError
                 raise ArgumentError(f"{self.name}(): the static argument {name} of type {type(value).__name__} is not hashable",
                                     cure="pass a tuple or a frozen dataclass") from None
             static.append((name, (type(value), ir.freeze_value(value)), value))  # 0.0 and -0.0, (1,) and (1.0,) differ

@@ -417,8 +417,8 @@ class SingleThreadedBlas:
 
 
 def _set_blas_threads(library: Any, n: int) -> None:
-    """In newer versions of threadpoolctl (3.8), only the first thread that sets a number may set others, and other threads'
-    wishes are ignored without a word; who counts is settled here, so whoever comes last takes over."""
+    """threadpoolctl 3.8 ignores, without a word, what any thread wishes but the first that set a number. Who counts is
+    settled here, so whoever comes last takes over."""
     clear = getattr(library, "clear_controlling_thread", None)
     if clear is not None:
         clear(force=True)

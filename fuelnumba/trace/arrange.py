@@ -14,7 +14,7 @@ import numpy as np
 from ..core.dims import Dim, Extent, same
 from ..core.dtypes import dtype_of
 from ..core.errors import ArgumentError, AxisError, DTypeError, ShapeError
-from ..core.ops import broadcast_shapes, check_axis, check_extent, check_shape, fmt, whole
+from ..core.ops import broadcast_shapes, check_axes, check_axis, check_extent, check_shape, fmt, whole
 from . import apply as ap
 from .apply import as_tensor, call, permute
 from .indexing import bounds, getitem
@@ -105,7 +105,7 @@ def _at_least(a: Any, rank: int) -> Any:
 
 def flip(m: Any, axis: Any = None) -> Any:
     m = as_tensor(m)
-    for k in range(m.ndim) if axis is None else (check_axis(k, m.ndim) for k in _tuple(axis)):
+    for k in check_axes(axis, m.ndim):
         m = call("flip", m, axis=k)
     return m
 
@@ -118,8 +118,10 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     if len(axes) != len(shifts) and 1 not in (len(axes), len(shifts)):
         raise ShapeError(f"roll() got {len(shifts)} shifts for {len(axes)} axes",
                          cure="give one shift for each axis, or one for all")
-    axes, shifts = axes * len(shifts) if len(axes) == 1 else axes, shifts * len(axes) if len(shifts) == 1 else shifts
-    for k, by in zip([check_axis(k, a.ndim) for k in axes], shifts):
+    count = max(len(axes), len(shifts)) if axes and shifts else 0
+    axes, shifts = (v * count if len(v) == 1 else v for v in (axes, shifts))
+    for axis, by in zip(axes, shifts):
+        k = check_axis(axis, a.ndim)
         n = a.shape[k]
         by = check_extent(by)
         if same(by, 0) or same(n, 0):
@@ -309,7 +311,7 @@ def split_along(axis: int) -> Callable[..., list[Any]]:
 
 @located
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append: Any = np._NoValue) -> Any:
-    out = as_tensor(a)
+    out, n = as_tensor(a), whole(n, "n")
     if n < 0:
         raise ArgumentError(f"diff(): n must not be negative, as {n} is",
                             cure="give 0 or more")
@@ -388,6 +390,7 @@ def triangle(name: str) -> Callable[..., Any]:
             raise ShapeError(f"{name}() needs at least two axes, not shape {fmt(m.shape)}",
                              cure="pass a matrix, e.g. x[None]")
         rows, columns = (int(n) for n in m.shape[-2:])
+        k = max(-rows, min(whole(k, "k"), columns))
         mask = np.tri(rows, columns, k if name == "tril" else k - 1, dtype=bool)
         zero = ap.full(0, m.shape, m.dtype)
         return call("where", mask, m, zero) if name == "tril" else call("where", mask, zero, m)

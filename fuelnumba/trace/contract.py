@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..core.dims import Extent, divide_exact, product, same
-from ..core.errors import ArgumentError, ShapeError, UnsupportedFunctionError
+from ..core.errors import ArgumentError, AxisError, ShapeError, UnsupportedFunctionError
 from ..core.layout import Shape
 from ..core.ops import broadcast_shapes, check_axis, fmt
 from .apply import as_tensor, broadcast_to, call, permute, reshape
@@ -104,9 +106,11 @@ def vdot(a: Any, b: Any) -> Any:
 @located
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     a, b = as_tensor(a), as_tensor(b)
-    if isinstance(axes, int):
+    if isinstance(axes, (int, np.integer)):
+        if not 0 <= axes <= min(a.ndim, b.ndim):
+            raise AxisError(f"tensordot() cannot sum over {axes} axes of {fmt(a.shape)} and {fmt(b.shape)}")
         axes = (range(a.ndim - axes, a.ndim), range(axes))
-    if len(axes) != 2:
+    if not isinstance(axes, (tuple, list)) or len(axes) != 2:
         raise ArgumentError("tensordot(): axes must be an int or a pair of axes",
                             cure="e.g. axes=2, or axes=((1,), (0,))")
     left, right = ([check_axis(k, x.ndim) for k in (s if hasattr(s, "__iter__") else (s,))]

@@ -10,7 +10,7 @@ import numpy as np
 from ..core import dtypes as dt
 from ..core.dims import same
 from ..core.errors import ArgumentError, AxisError, ShapeError, UnsupportedFunctionError
-from ..core.ops import broadcast_shapes, check_axes, check_axis, fmt
+from ..core.ops import broadcast_shapes, check_axes, check_axis, check_bool, fmt, whole
 from . import arrange, contract
 from .apply import as_tensor, broadcast_to, call, cast, permute, reshape
 from .indexing import getitem
@@ -77,15 +77,13 @@ def matrix_power(a: Any, n: Any) -> Any:
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
         raise ShapeError(f"matrix_power() takes square matrices, not shape {fmt(a.shape)}",
                          cure="the last two axes must be of one length")
-    if not isinstance(n, (int, np.integer)):
-        raise ArgumentError(f"matrix_power(): n must be a static int, not {n!r}",
-                            cure="give an int, or name it in static_argnames")
+    n = whole(n, "n")
     if n < 0:
         raise UnsupportedFunctionError("numpy.linalg.matrix_power is not covered for negative powers",
                                        cure="invert outside the jitted function, and take a positive power")
     if n == 0:
         return broadcast_to(as_tensor(np.eye(int(a.shape[-1]), dtype=a.dtype)), a.shape)
-    out, square, left = None, a, int(n)
+    out, square, left = None, a, n
     while left:
         if left & 1:
             out = square if out is None else contract.matmul(out, square)
@@ -99,7 +97,7 @@ def matrix_power(a: Any, n: Any) -> Any:
 @located
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """The elements [.., i, .., i + offset, ..], as a new last axis; both lengths must be static."""
-    a = as_tensor(a)
+    a, offset = as_tensor(a), whole(offset, "offset")
     j, k = (check_axis(axis, a.ndim) for axis in (axis1, axis2))
     if j == k:
         raise AxisError(f"diagonal(): axes {axis1} and {axis2} are the same",
@@ -130,7 +128,7 @@ def matrix_trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
 
 
 # ---------------------------------------------------------------------------------------- norms
-def _extremum(x: Any, axes: Sequence[int], ord: float) -> str:
+def _extremum(x: Any, axes: Sequence[int], ord: Any) -> str:
     """The op for an order's largest or smallest; the largest of nothing is 0 here, which is its sum."""
     return "min" if ord < 0 else "sum" if any(same(x.shape[k], 0) for k in axes) else "max"
 
@@ -140,16 +138,15 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
     """Of the elements along any axes: of order inf, -inf, 0 (how many are not 0), or any number."""
     x = as_float(x, "division")
     axes = check_axes(axis, x.ndim)
-    how = {"axis": axes, "keepdims": bool(keepdims)}
+    how = {"axis": axes, "keepdims": check_bool(keepdims)}
+    if not isinstance(ord, (int, float, np.number)):
+        raise ArgumentError(f"vector_norm(): ord must be a number, not {ord!r}")
     if ord == 2:
         return cast(call("sqrt", call("sum", call("square", widened(x)), **how)), x.dtype)
     if ord in (np.inf, -np.inf):
         return call(_extremum(x, axes, ord), call("absolute", x), **how)
     if ord == 0:
         return call("sum", cast(call("not_equal", x, 0), x.dtype), **how)
-    if not isinstance(ord, (int, float, np.number)):
-        raise ArgumentError(f"vector_norm(): ord must be a number, not {ord!r}",
-                            cure="e.g. 1, 2 or np.inf")
     if ord == 1:
         return call("sum", call("absolute", x), **how)
     sums = call("sum", call("power", call("absolute", widened(x)), float(ord)), **how)
@@ -161,11 +158,10 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     """Of the last two axes: Frobenius, or the largest or smallest sum of a row (inf, -inf) or of a column (1, -1)."""
     x = as_float(x, "division")
     if x.ndim < 2:
-        raise ShapeError(f"a norm of matrices needs two axes, not shape {fmt(x.shape)}",
-                         cure="insert an axis, or use a norm of vectors")
-    if ord in ("fro", None):
+        raise ShapeError(f"a norm of matrices needs two axes, not shape {fmt(x.shape)}", cure="insert an axis, or use np.linalg.norm")
+    if ord is None or (isinstance(ord, str) and ord == "fro"):
         return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
-    if isinstance(ord, str) or ord not in (1, -1, np.inf, -np.inf):
+    if not isinstance(ord, (int, float, np.number)) or ord not in (1, -1, np.inf, -np.inf):
         raise UnsupportedFunctionError(f"numpy.linalg.matrix_norm is not covered with ord={ord!r} for {x!r}",
                                        cure="covered are 1, -1, inf, -inf and the Frobenius norm")
     summed, compared = (-2, -1) if ord in (1, -1) else (-1, -2)

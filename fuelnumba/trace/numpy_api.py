@@ -20,7 +20,7 @@ from ..core.errors import (
     TracedMutationError,
     UnsupportedFunctionError,
 )
-from ..core.ops import OPS, check_axis, check_bool, whole
+from ..core.ops import OPS, check_axis, check_bool, shown, whole
 from . import arrange as ar
 from . import contract, linalg
 from .apply import as_tensor, call, cast, reshape
@@ -189,6 +189,8 @@ def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: floa
 
 
 def _variance(x: Any, axis: Any, ddof: Any, keepdims: Any) -> Any:
+    if not isinstance(ddof, (int, float, np.number)):
+        raise ArgumentError(f"var(): correction (ddof) must be a number, not {shown(ddof)}", cure="give an int or a float")
     axes = OPS["mean"].attrs["axis"].check(axis, [x.node.aval])
     distance = call("subtract", x, call("mean", x, axis=axes, keepdims=True))
     squares = call("square", distance)
@@ -283,7 +285,7 @@ def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: 
     """Compares each with each, so that the memory it takes is the product of the two sizes in bytes."""
     x, wanted = as_tensor(element), reshape(test_elements, (-1,))
     found = call("any", call("equal", call("unsqueeze", x, axis=x.ndim), wanted), axis=-1)
-    return call("logical_not", found) if invert else found
+    return call("logical_not", found) if check_bool(invert) else found
 
 
 # -------------------------------------------------------------------------------- about shapes and dtypes

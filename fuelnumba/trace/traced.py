@@ -203,9 +203,8 @@ def refuse(function: str, **given: Any) -> None:
     for name, value in given.items():
         if value is None or value is np._NoValue:
             continue
-        if (name == "where" and value is True) or (name == "order" and value in ("C", "K", "A")):
-            continue
-        if name == "device" and value == "cpu":
+        usual = {"order": ("C", "K", "A"), "device": ("cpu",)}.get(name, ())
+        if (name == "where" and value is True) or (isinstance(value, str) and value in usual):
             continue
         if name == "out":
             fail(TracedMutationError, f"{function}(..., out=...) writes into an array while tracing",

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fuelnumba
+from fuelnumba.core.ops import OPS
 
 from .agree import agree
 
@@ -180,3 +181,16 @@ def test_numpy_bits_of_subnormals(name: str) -> None:
     x = np.array([1e-40, -1e-42, 1e-45], np.float32) * (1 if name == "small" else np.float32(1e10))
     assert ops.add(x, np.zeros_like(x)).tobytes() == x.tobytes()
     assert ops.cast(x, "f64").tobytes() == x.astype(np.float64).tobytes()
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("tables", [1, 2], ids=["half tables", "full tables"])
+def test_rope_of_many_widths(interleaved: bool, tables: int) -> None:
+    """Widths of x and of the tables become two symbols; whether they are equal must not be lost."""
+    r = np.random.default_rng(0)
+    for rows, half in ((3, 2), (5, 4), (4, 3), (7, 8), (2, 1)):
+        x, cos, sin = (r.random(s).astype(np.float32) for s in ((rows, 2 * half), (rows, half * tables), (rows, half * tables)))
+        reference = OPS["rope"].ref
+        assert reference is not None
+        wide = (a.astype(np.float64) for a in (x, cos, sin))
+        agree(ops.rope(x, cos, sin, interleaved=interleaved), reference(*wide, interleaved=interleaved), "f32", atol=1e-6)

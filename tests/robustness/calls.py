@@ -34,7 +34,7 @@ from .draw import described
 
 HANG = 60  # seconds without progress
 MEMORY = 12 << 30  # bytes of address space for a child
-PIECE = 2500  # calls per child
+PIECE = 1000  # calls per child
 NUMPY_SHARE = 0.3
 
 
@@ -107,8 +107,7 @@ def child(seed: int, start: int, stop: int, variants: int, progress: str, names:
         for k in range(start, stop):
             place.seek(0)
             place.write(b"%12d" % k)
-            if k % 20 == 0:
-                faulthandler.dump_traceback_later(HANG, exit=True)
+            faulthandler.dump_traceback_later(HANG, exit=True)
             module, call = draw_call(seed, k, variants, names)
             kind, what = outcome(module, call)
             sums[kind if kind != "refused" else f"refused {what}"] += 1

@@ -22,6 +22,7 @@ from fuelnumba.compiler import modcache
 
 PROGRAM = """
 import sys, numpy as np, fuelnumba as fn
+print("ready", flush=True)
 
 @fn.jit
 def f(x, k):
@@ -58,7 +59,7 @@ def finish(process: subprocess.Popen[str], limit: int = 90) -> list[int]:
         process.kill()
         raise AssertionError("it did not end: a lock was left behind?") from None
     assert process.returncode == 0, err[-3000:]
-    return [int(n) for n in out.split()]
+    return [int(n) for n in out.splitlines()[-1].split()]
 
 
 def objects(folder: Path) -> list[Path]:
@@ -103,13 +104,15 @@ def run(kills: int = 100, seed: int = 1, damaged: bool = True, longest: float = 
             if time.perf_counter() - began > budget:
                 break
             process = start(folder)
-            time.sleep(r.uniform(0.2, longest))
+            assert process.stdout is not None
+            process.stdout.readline()  # from here on it traces, then imports Numba, then compiles
+            time.sleep(r.uniform(0.0, longest))
             before = objects(folder)
             over = process.poll() is not None
             process.kill()
             _, err = process.communicate()
             assert not over or process.returncode == 0, err[-3000:]
-            what = "after it ended" if over else "while compiling" if list(folder.rglob("*.lock")) else "before compiling"
+            what = "after it ended" if over else "while compiling" if started(folder) else "before compiling"
             moments[what] = moments.get(what, 0) + 1
             done += 1
             if damaged and r.random() < 0.5 and before:
@@ -123,6 +126,11 @@ def run(kills: int = 100, seed: int = 1, damaged: bool = True, longest: float = 
         assert all(modcache._read(p) is not None for p in objects(folder))
     return (f"kills {done} ({', '.join(f'{n} {what}' for what, n in sorted(moments.items()))}) | the next run: {first[0]} compiled, "
             f"{first[1]} loaded, {first[2]} replaced, right | then: {again[0]} compiled, {again[1]} loaded | {time.perf_counter() - began:.0f} s")
+
+
+def started(folder: Path) -> bool:
+    """Whether a kernel is being made: its text is there, its code is not."""
+    return any(not p.with_suffix(".o").exists() for p in folder.rglob("k_*.py")) or bool(list(folder.rglob("*.tmp")))
 
 
 def modcache_clear(folder: Path, r: random.Random) -> None:

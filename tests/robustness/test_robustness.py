@@ -27,6 +27,7 @@ def test_random_calls_of_ops() -> None:
     assert found.valid > 200 and sum(found.refused.values()) > 100
 
 
+@pytest.mark.filterwarnings("ignore")  # NumPy's, of the odd arguments
 def test_random_calls_of_numpy_functions() -> None:
     faults = []
     for k in range(600):

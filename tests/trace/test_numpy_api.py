@@ -13,6 +13,7 @@ from fuelnumba.core.dims import SymEnv
 from fuelnumba.core.errors import (
     ArgumentError,
     AxisError,
+    FuelError,
     ShapeError,
     TracedMutationError,
     UnsupportedFunctionError,
@@ -103,6 +104,52 @@ def test_norms_that_need_singular_values_are_refused(fn: Callable[..., Any]) -> 
 ])
 def test_what_numpys_linalg_refuses(fn: Callable[..., Any]) -> None:
     with pytest.raises((ValueError, TypeError)):
+        fn(F32)
+    with pytest.raises((ShapeError, AxisError, ArgumentError)):
+        trace(fn, [F32])
+
+
+JUNK = ["a", 1.5, (1.5,), object(), 1j, {}, np.ones(2), slice(None), int, b"x"]
+
+
+@pytest.mark.parametrize("junk", JUNK, ids=repr)
+@pytest.mark.parametrize("fn", [
+    lambda x, v: np.sum(x, axis=v), lambda x, v: np.sum(x, keepdims=v), lambda x, v: np.argmax(x, axis=v), lambda x, v: np.flip(x, v),
+    lambda x, v: np.tril(x, v), lambda x, v: np.triu(x, v), lambda x, v: np.linalg.diagonal(x, offset=v), lambda x, v: np.trace(x, v),
+    lambda x, v: np.tensordot(x, x, v), lambda x, v: np.std(x, correction=v), lambda x, v: np.linalg.matrix_power(x[:, :, :3], v),
+    lambda x, v: np.linalg.vector_norm(x, ord=v), lambda x, v: np.linalg.matrix_norm(x, ord=v), lambda x, v: np.diff(x, v),
+    lambda x, v: np.roll(x, v, 0), lambda x, v: np.roll(x, 1, v), lambda x, v: np.concatenate([x, x], v),
+    lambda x, v: np.take(x, [0], axis=v), lambda x, v: np.squeeze(x, v), lambda x, v: np.moveaxis(x, v, 0),
+    lambda x, v: np.zeros_like(x, device=v), lambda x, v: np.zeros_like(x, order=v), lambda x, v: np.unstack(x, axis=v),
+    lambda x, v: np.isin(x, [1], invert=v),
+])
+def test_static_arguments_of_a_wrong_kind(fn: Callable[..., Any], junk: Any) -> None:
+    """Each is an error of ours that names the line, never one of NumPy's from within."""
+    try:
+        fn(F64, junk)
+    except Exception:
+        pass
+    else:
+        return  # NumPy takes it: a norm of order 1.5, say
+    with pytest.raises(FuelError) as caught:
+        trace(lambda x: fn(x, junk), [F32])
+    assert caught.value.where is not None
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x: np.roll(x, (1, 2)), lambda x: np.roll(x, (1, 2), 1), lambda x: np.roll(x, (1,), (0, 2)), lambda x: np.roll(x, [1, -1], [0, 0]),
+    lambda x: np.roll(x, 5, ()), lambda x: np.tril(x, 99), lambda x: np.triu(x, -99),
+])
+def test_shifts_and_axes_broadcast(fn: Callable[..., Any]) -> None:
+    check(fn, F32)
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x: np.roll(x, (1, 2), (0, 1, 2)), lambda x: np.flip(x, (0, 0)), lambda x: np.tensordot(x, x, 4),
+    lambda x: np.sum(x, axis=True),
+])
+def test_axes_that_do_not_go_together(fn: Callable[..., Any]) -> None:
+    with pytest.raises((ValueError, TypeError, IndexError)):
         fn(F32)
     with pytest.raises((ShapeError, AxisError, ArgumentError)):
         trace(fn, [F32])
