@@ -86,7 +86,10 @@ def shown(value: Any) -> str:
 
 
 def check_axis(axis: Any, rank: int) -> int:
-    k = whole(axis, "axis", "give an int, or where several axes are taken, a tuple of ints")
+    cure = "give an int, or where several axes are taken, a tuple of ints"
+    if isinstance(axis, (bool, np.bool_)):
+        raise ArgumentError(f"axis must be an integer, not {axis}", cure=cure)
+    k = whole(axis, "axis", cure)
     if not -rank <= k < rank:
         raise AxisError(f"axis {k} is out of range for an array of rank {rank}",
                         cure=f"its axes are {-rank} to {rank - 1}" if rank else "it has no axes")

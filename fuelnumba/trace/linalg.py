@@ -158,7 +158,8 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     """Of the last two axes: Frobenius, or the largest or smallest sum of a row (inf, -inf) or of a column (1, -1)."""
     x = as_float(x, "division")
     if x.ndim < 2:
-        raise ShapeError(f"a norm of matrices needs two axes, not shape {fmt(x.shape)}", cure="insert an axis, or use np.linalg.norm")
+        raise ShapeError(f"a norm of matrices needs two axes, not shape {fmt(x.shape)}",
+                         cure="insert an axis, or use np.linalg.norm")
     if ord is None or (isinstance(ord, str) and ord == "fro"):
         return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
     if not isinstance(ord, (int, float, np.number)) or ord not in (1, -1, np.inf, -np.inf):
