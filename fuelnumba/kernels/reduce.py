@@ -35,8 +35,8 @@ def column_width(columns: Extent) -> int:
 
 
 class Rule(NamedTuple):
-    """How one reduction goes: blocks of at most 1024 elements by `combine` in a narrow type, the blocks'
-    results in a wide one. `init` is None where a block starts from its first element, so is not empty."""
+    """How one reduction goes: blocks of elements by `combine` in a narrow type, the blocks' results in a wide one. `init`
+    is None where a block starts from its first element, so is not empty."""
 
     combine: str
     init: int | None
@@ -138,6 +138,11 @@ def rule_bake(rule: Rule, dtype: DType, narrow: str) -> dict[str, Any]:
             "TRUTH": dtype is dt.bool_, "narrow": narrow, "wide": wide_type}
 
 
+def block_of(at: Space) -> int:
+    """Elements that a row adds up in the narrow type: many where a vector's lanes share them, fewer one after the other."""
+    return 1024 if at.has_unit_rows else 32
+
+
 def row_launch(rule: Rule) -> Callable[..., Launch]:
     def launch(inputs: Sequence[Operand], outputs: Sequence[Operand], attrs: Mapping[str, Any]) -> Launch:
         x = inputs[0]
@@ -146,7 +151,8 @@ def row_launch(rule: Rule) -> Callable[..., Launch]:
         narrow = "u8" if x.dtype is dt.bool_ else x.dtype.compute
         if rule.combine == "rmul" and x.dtype.is_float:
             narrow = "f64"
-        bake = {**rule_bake(rule, x.dtype, narrow), "UNIT": at.has_unit_rows, "PARTS": False, "INNER": False}
+        bake = {**rule_bake(rule, x.dtype, narrow), "UNIT": at.has_unit_rows, "PARTS": False, "INNER": False,
+                "BLOCK": block_of(at)}
         count = product(at.reduced)
         if not is_split(at, rule):
             bake["MANY"] = len(at.kept) > 1
@@ -166,8 +172,8 @@ def row_launch(rule: Rule) -> Callable[..., Launch]:
         made = product(at.kept)
         together = Space((made,), (1,), (parts,), (made,))
         finish = Launch({**axis_args(together), "count": count, "length": 0}, made, parts + 4,
-                        {**rule_bake(rule, wide, bake["wide"] if rule.widen else narrow), "UNIT": same(made, 1), "PARTS": False,
-                         "INNER": False, "MANY": False})
+                        {**rule_bake(rule, wide, bake["wide"] if rule.widen else narrow), "UNIT": together.has_unit_rows,
+                         "PARTS": False, "INNER": False, "MANY": False, "BLOCK": block_of(together)})
         return Launch({**axis_args(split), "count": count, "length": length}, parts * made, count // parts + 4,
                       {**bake, "MEAN": False, "MANY": True, "PARTS": True, "INNER": inner}, Aval((parts, made), wide), finish)
 
@@ -193,7 +199,7 @@ def column_launch(rule: Rule) -> Callable[..., Launch]:
 def reduce_rows(x, out: U, n0: int, n1: int, n2: int, n3: int, s0: int, s1: int, s2: int, s3: int,  # type: ignore[valid-type]
                 m0: int, m1: int, m2: int, m3: int, t0: int, t1: int, t2: int, t3: int, count: int, length: int,
                 combine: Word, narrow: Word, wide: Word, INIT: bool, FIRST: bool, MEAN: bool, TRUTH: bool,
-                MANY: bool, UNIT: bool, PARTS: bool, INNER: bool, lo, hi):
+                MANY: bool, UNIT: bool, PARTS: bool, INNER: bool, BLOCK: int, lo, hi):
     """out[i] = the reduction of row i: kept axes n with strides s, reduced axes m with strides t. With PARTS, the first
     kept axis counts parts of a reduced one of that length, the innermost or the outermost; the last may be shorter."""
     for item in range(lo, hi):
@@ -217,8 +223,8 @@ def reduce_rows(x, out: U, n0: int, n1: int, n2: int, n3: int, s0: int, s1: int,
             for r1 in range(m1):
                 for r2 in range(m2):
                     row = base + r0 * t0 + r1 * t1 + r2 * t2
-                    for first in range(0, columns, 1024):
-                        stop = minimum(first + 1024, columns)
+                    for first in range(0, columns, BLOCK):
+                        stop = minimum(first + BLOCK, columns)
                         part = narrow(INIT)
                         if FIRST:
                             part = narrow(load(x, row + first * t3))
@@ -258,8 +264,8 @@ def reduce_columns(x, out, n0: int, n1: int, n2: int, n3: int, s0: int, s1: int,
             for r1 in range(m1):
                 for r2 in range(m2):
                     slab = base + r0 * t0 + r1 * t1 + r2 * t2
-                    for first in range(0, m3, 1024):
-                        stop = select(first + 1024 < m3, first + 1024, m3)
+                    for first in range(0, m3, 128):
+                        stop = minimum(first + 128, m3)
                         for j in range(width):
                             part[j] = narrow(INIT)
                             if FIRST:

@@ -94,7 +94,7 @@ FROM_NUMPY = tuple(Departure(*fields) for fields in (
     ("squares of bools", "`x**2` of bools", "`int8`", "`i64`", "as bools and ints meet in all other operators"),
     ("products of bools", "`matmul` `tensordot` `linalg.matrix_power` of bools", "`or` of `and`", "DTypeError",
      "there is no kernel"),
-    ("bools stay", "`square` `conj` `round` of bools", "`int8`, `int8`, `float16`", "`bool`", "the values are the same"),
+    ("bools stay", "`conj` of bools", "`int8`", "`bool`", "the values are the same"),
     ("reciprocal", "`reciprocal` of integers", "integers, 0 beyond 1", "floats", "0 is no reciprocal"),
     ("negative powers", "`pow` of integers", "a negative exponent is a ValueError",
      "in an array, the power rounded towards 0; written out, ArgumentError",

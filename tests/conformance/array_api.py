@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import fuelnumba as fn
 from fuelnumba.core.errors import FuelError
 from fuelnumba.tools import array_api
-from tests.parity.values import NUMPY, agree
+from tests.parity.agree import NUMPY, agree
 
 DTYPES = ("bool", "u8", "i8", "u32", "i16", "i32", "i64", "f32", "f64")  # those that the standard has and we have
 NAME_OF = {np.dtype(NUMPY[d]): d for d in (*DTYPES, "f16")}  # f16: what NumPy makes of float functions of i8

@@ -52,7 +52,7 @@ MET: dict[str, tuple[Applies, Becomes]] = {
     "arithmetic of bools": (lambda c: _ARITHMETIC(c) and all_bool(c), _refused),
     "squares of bools": (lambda c: c.name == "operator.pow" and dtypes(c) == [np.dtype(bool)] and 2 in c.args, _as("int64")),
     "products of bools": (lambda c: _PRODUCTS(c) and dtypes(c)[0] == dtypes(c)[-1] == np.bool_, _refused),
-    "bools stay": (lambda c: c.name in ("square", "conj", "round") and all_bool(c), _as("bool")),
+    "bools stay": (lambda c: c.name == "conj" and all_bool(c), _as("bool")),
     "reciprocal": (lambda c: c.name == "reciprocal" and dtypes(c)[0].kind in "biu", _reciprocal),
 }
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import fuelnumba as fn
 from fuelnumba.core.errors import ArgumentError, FuelError, FuelIndexError, UnsupportedFunctionError
 from fuelnumba.tools import array_api
-from tests.parity.values import NUMPY
+from tests.parity.agree import NUMPY
 
 from .array_api import (
     COVERED,

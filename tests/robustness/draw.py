@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.parity.values import ALL, EIGHT_BIT, INTS, NUMPY
+from tests.parity.agree import ALL, EIGHT_BIT, INTS, NUMPY
 
 LAYOUTS = ("contiguous", "contiguous", "transposed", "reversed", "stepped", "broadcast")
 LENGTHS = (0, 1, 1, 2, 2, 3, 4, 5, 7, 8)

@@ -10,7 +10,7 @@ import numpy as np
 
 import fuelnumba
 from fuelnumba.trace import numpy_api
-from tests.parity.values import FLOATS, INTS
+from tests.parity.agree import FLOATS, INTS
 
 from . import draw
 from .op_calls import TOLERANCE, Call

@@ -16,7 +16,7 @@ import numpy as np
 import fuelnumba
 from fuelnumba import ops
 from fuelnumba.core.ops import OPS
-from tests.parity.values import ALL, FLOATS, INTS, NUMPY, agree
+from tests.parity.agree import ALL, FLOATS, INTS, NUMPY, agree
 
 from . import draw
 
