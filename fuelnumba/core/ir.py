@@ -153,7 +153,8 @@ def canonical(value: Any, dtype: DType) -> Any:
     try:
         v = float(value)
     except OverflowError:
-        raise ArgumentError(f"the Python int {value} does not fit {dtype}") from None
+        raise ArgumentError(f"the Python int {value} does not fit {dtype}",
+                            cure="write it as a float") from None
     if dtype is dt.f64 or v != v:
         return v
     with np.errstate(all="ignore"):

@@ -71,7 +71,8 @@ def whole(value: Any, what: str, cure: str | None = None) -> int:
             raise
         raise ArgumentError(f"{what} must be an integer, not {shown(value)}", cure=cure) from None
     if not -LARGEST <= k <= LARGEST:
-        raise ArgumentError(f"{what} {shown(k)} is too large")
+        raise ArgumentError(f"{what} {shown(k)} is too large",
+                            cure="a length or an axis is a number of at most 62 bits")
     return k
 
 
@@ -122,7 +123,8 @@ def check_number(kind: type, v: Any) -> Any:
     try:
         return kind(v)
     except OverflowError:
-        raise ArgumentError(f"{shown(v)} does not fit a float") from None
+        raise ArgumentError(f"{shown(v)} does not fit a float",
+                            cure="give a smaller number") from None
 
 
 def Float(default: Any = inspect.Parameter.empty, *, optional: bool = False) -> Attr:
@@ -150,7 +152,8 @@ def Bool(default: Any = inspect.Parameter.empty) -> Attr:
 def check_bool(v: Any) -> bool:
     """A flag: a bool, or an integer as NumPy takes it."""
     if not isinstance(v, (bool, np.bool_, int, np.integer)):
-        raise ArgumentError(f"expected True or False, not {shown(v)}")
+        raise ArgumentError(f"expected True or False, not {shown(v)}",
+                            cure="a flag is known while tracing")
     return bool(v)
 
 
@@ -509,8 +512,10 @@ def check_size(name: str, a: Aval) -> Aval:
     for n in a.shape:
         if isinstance(n, int):
             if n < 0:
-                raise ShapeError(f"{name}() cannot give an array of shape {fmt(a.shape)}: a length is negative")
+                raise ShapeError(f"{name}() cannot give an array of shape {fmt(a.shape)}: a length is negative",
+                                 cure="give lengths of 0 or more; only reshape takes -1")
             total *= max(n, 1)
     if total > LARGEST:
-        raise ShapeError(f"{name}() cannot give an array of shape {fmt(a.shape)}: it would be too large for any memory")
+        raise ShapeError(f"{name}() cannot give an array of shape {fmt(a.shape)}: it would be too large for any memory",
+                         cure="check the lengths, which are multiplied")
     return a

@@ -178,7 +178,8 @@ def _bounds(dtype: DType, low: float | None, high: float | None) -> tuple[Any, A
 
 def _fitting(v: float, dtype: DType) -> Any:
     if abs(v) == float("inf"):
-        raise ArgumentError(f"clamp(): no {dtype} is within a bound of {v}")
+        raise ArgumentError(f"clamp(): no {dtype} is within a bound of {v}",
+                            cure="give a bound that the dtype reaches")
     return canonical(int(v), dtype)
 
 

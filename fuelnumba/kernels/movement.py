@@ -15,7 +15,8 @@ from ..core.ops import Attr, Aval, Axis, Int, ShapeAttr, check_axis, check_exten
 
 def _permutation(axes: Any, avals: Any) -> tuple[int, ...]:
     if not isinstance(axes, (tuple, list, range)):
-        raise ArgumentError(f"axes must be a tuple of integers, not {shown(axes)}")
+        raise ArgumentError(f"axes must be a tuple of integers, not {shown(axes)}",
+                            cure="name every axis once, e.g. (1, 0)")
     found = tuple(check_axis(a, avals[0].rank) for a in axes)
     if sorted(found) != list(range(avals[0].rank)):
         raise AxisError(f"axes {tuple(axes)} do not name each of {avals[0].rank} axes once",
@@ -42,7 +43,8 @@ def _broadcast_to(x: Aval, shape: Shape) -> Aval:
 def _slice(x: Aval, axis: int, start: Extent, length: Extent, step: int) -> Aval:
     last = start + (length - 1) * step
     if length < 0:
-        raise ShapeError(f"slice() cannot have the negative length {length}")
+        raise ShapeError(f"slice() cannot have the negative length {length}",
+                         cure="give a length of 0 or more")
     if length != 0 and not (0 <= start < x.shape[axis] and 0 <= last < x.shape[axis]):
         raise ShapeError(f"slice() of {length} elements from {start} by {step} leaves axis {axis} of length {x.shape[axis]}",
                          cure="a slice must lie within its axis")

@@ -59,7 +59,8 @@ def _names(op: OpDef, args: Sequence[Any]) -> list[str]:
         raise ArgumentError(f"{op.name}() takes {takes} {arrays} ({', '.join(op.inputs)}), not {len(args)}",
                             cure="parameters that are no arrays go by name")
     if not args:
-        raise ArgumentError(f"{op.name}() needs at least one array")
+        raise ArgumentError(f"{op.name}() needs at least one array",
+                            cure="pass one or more")
     names = [n.rstrip("?").lstrip("*") for n in op.inputs]
     return names[:len(args)] + names[-1:] * (len(args) - len(names))
 

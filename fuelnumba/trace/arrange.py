@@ -153,7 +153,8 @@ def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Any, ...]:
     """Each vector along an axis of its own, the first two axes exchanged for 'xy'; views unless sparse."""
     if indexing not in ("xy", "ij"):
-        raise ArgumentError(f"meshgrid(): indexing is 'xy' or 'ij', not {indexing!r}")
+        raise ArgumentError(f"meshgrid(): indexing is 'xy' or 'ij', not {indexing!r}",
+                            cure="give one of the two")
     axes = list(range(len(xi)))
     if indexing == "xy" and len(xi) > 1:
         axes[:2] = 1, 0
@@ -280,7 +281,8 @@ def _few(n: Any, what: str) -> Any:
     if not isinstance(n, Dim):
         n = whole(n, what)
         if n > MOST:
-            raise ArgumentError(f"{what} is {n}, more than {MOST}")
+            raise ArgumentError(f"{what} is {n}, more than {MOST}",
+                                cure="each is an op of its own: use an op on the whole array")
     return n
 
 
@@ -311,7 +313,8 @@ def split_along(axis: int) -> Callable[..., list[Any]]:
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append: Any = np._NoValue) -> Any:
     out, n = as_tensor(a), whole(n, "n")
     if n < 0:
-        raise ArgumentError(f"diff(): n must not be negative, as {n} is")
+        raise ArgumentError(f"diff(): n must not be negative, as {n} is",
+                            cure="give 0 or more")
     if n == 0:
         return out
     k = check_axis(axis, out.ndim)

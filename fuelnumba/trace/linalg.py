@@ -60,7 +60,8 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     shape = broadcast_shapes("cross", [x1.shape, x2.shape])
     k = check_axis(axis, len(shape))
     if any(x.ndim < len(shape) - k or x.shape[k - len(shape)] != 3 for x in (x1, x2)):
-        raise ShapeError(f"cross() takes vectors of three along axis {axis}, not shapes {fmt(x1.shape)} and {fmt(x2.shape)}")
+        raise ShapeError(f"cross() takes vectors of three along axis {axis}, not shapes {fmt(x1.shape)} and {fmt(x2.shape)}",
+                         cure="name the axis of length 3 with axis=")
 
     def turned(x: Any, by: int) -> Any:
         return arrange.roll(x, by, axis=k - len(shape))
@@ -74,10 +75,12 @@ def matrix_power(a: Any, n: Any) -> Any:
     """The product of n equal square matrices, n static and not negative."""
     a = as_tensor(a)
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
-        raise ShapeError(f"matrix_power() takes square matrices, not shape {fmt(a.shape)}")
+        raise ShapeError(f"matrix_power() takes square matrices, not shape {fmt(a.shape)}",
+                         cure="the last two axes must be of one length")
     n = whole(n, "n")
     if n < 0:
-        raise UnsupportedFunctionError("numpy.linalg.matrix_power is not covered for negative powers")
+        raise UnsupportedFunctionError("numpy.linalg.matrix_power is not covered for negative powers",
+                                       cure="invert outside the jitted function, and take a positive power")
     if n == 0:
         return broadcast_to(as_tensor(np.eye(int(a.shape[-1]), dtype=a.dtype)), a.shape)
     out, square, left = None, a, n
@@ -97,7 +100,8 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     a, offset = as_tensor(a), whole(offset, "offset")
     j, k = (check_axis(axis, a.ndim) for axis in (axis1, axis2))
     if j == k:
-        raise AxisError(f"diagonal(): axes {axis1} and {axis2} are the same")
+        raise AxisError(f"diagonal(): axes {axis1} and {axis2} are the same",
+                        cure="name two axes")
     a = permute(a, [*(i for i in range(a.ndim) if i not in (j, k)), j, k])
     rows, columns = (int(n) for n in a.shape[-2:])
     length = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
@@ -154,7 +158,8 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     """Of the last two axes: Frobenius, or the largest or smallest sum of a row (inf, -inf) or of a column (1, -1)."""
     x = as_float(x, "division")
     if x.ndim < 2:
-        raise ShapeError(f"a norm of matrices needs two axes, not shape {fmt(x.shape)}")
+        raise ShapeError(f"a norm of matrices needs two axes, not shape {fmt(x.shape)}",
+                         cure="insert an axis, or use np.linalg.norm")
     if ord is None or (isinstance(ord, str) and ord == "fro"):
         return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
     if not isinstance(ord, (int, float, np.number)) or ord not in (1, -1, np.inf, -np.inf):
@@ -176,7 +181,8 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     if len(axes) == 1:
         return vector_norm(x, axis=axes, keepdims=keepdims, ord=ord)
     if len(axes) != 2:
-        raise AxisError(f"norm() of order {ord!r} takes one axis or two, not {len(axes)}")
+        raise AxisError(f"norm() of order {ord!r} takes one axis or two, not {len(axes)}",
+                        cure="name one axis for vectors, two for matrices")
     j, k = axes if axis is None else (check_axis(v, x.ndim) for v in axis)  # the order says which are the rows
     out = matrix_norm(permute(x, [*(i for i in range(x.ndim) if i not in axes), j, k]), keepdims=False, ord=ord)
     if keepdims:
