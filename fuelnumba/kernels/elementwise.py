@@ -149,11 +149,12 @@ def _hypot(a: Any, b: Any) -> Any:
     return where(call("isinf", a), a, where(call("isinf", b), b, length))
 
 
-elementwise("hypot", lambda x, y: _hypot(absolute(x), absolute(y)),
+elementwise("hypot", lambda x, y: _hypot(absolute(x), absolute(y)), ref=np.hypot,
             doc="sqrt(x**2 + y**2) without overflow; infinite if either is")
-elementwise("mish", lambda x: x * tanh(maximum(x, 0) + log1p(exp(-absolute(x)))), doc="x * tanh(softplus(x))")
+elementwise("mish", lambda x: x * tanh(maximum(x, 0) + log1p(exp(-absolute(x)))), ref=lambda x: x * np.tanh(np.logaddexp(0, x)),
+            doc="x * tanh(softplus(x))")
 elementwise("logaddexp", lambda x, y: where(equal(x, y), x + 0.6931471805599453, maximum(x, y) + log1p(exp(-absolute(x - y)))),
-            doc="log(exp(x) + exp(y)) without overflow")
+            ref=np.logaddexp, doc="log(exp(x) + exp(y)) without overflow")
 elementwise("where", lambda condition, x, y: where(condition, x, y), domain="any", ref=np.where, reference="Where",
             doc="x where condition holds, else y")
 
