@@ -9,6 +9,7 @@ broadcasting means).
 from __future__ import annotations
 
 import operator
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
@@ -144,11 +145,18 @@ class Dim:
 
     # -- comparison: algebra first, then the hints of the trace
     def __hash__(self) -> int:
-        return self._hash
+        """Of the polynomial; in the dicts, sets and `functools.cache` of the traced code of the number, which pins it: they
+        hold what was found for this length."""
+        if getattr(_active, "env", None) is None or _hashed_by_us():
+            return self._hash
+        return hash(int(self))
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Dim) and self.terms == other.terms:
             return True
+        env: SymEnv | None = getattr(_active, "env", None)
+        if env is not None and not symbols(self) | symbols(other) <= env.hints.keys():  # type: ignore[arg-type]
+            return False  # a key that an earlier trace left in a cache
         return self._compared(_decide_equal, operator.eq, other)
 
     def __ne__(self, other: object) -> bool:
@@ -285,6 +293,16 @@ class Dim:
                 factors.insert(0, str(c))
             parts.append("*".join(factors))
         return " + ".join(parts).replace("+ -", "- ")
+
+
+def _hashed_by_us() -> bool:
+    """The code that asks for a hash is fuelnumba's, or a weak reference that takes a node out of its pool."""
+    frame = sys._getframe(2)
+    while True:
+        room = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if room not in sys.stdlib_module_names or room == "weakref" or frame.f_back is None:
+            return room in ("fuelnumba", "weakref")
+        frame = frame.f_back
 
 
 _POLYNOMIAL: dict[np.ufunc, Callable[[Any, Any], Any]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -108,3 +109,33 @@ def test_polynomials_of_a_length_stay_symbolic() -> None:
     for n in (3, 4, 5, 9, 12, 4):
         assert f(np.ones(n, F32)).shape == (n + 2 * n + n // 2 + n // 2 + n,)
     assert f.compilations == 2
+
+
+@functools.cache
+def cached_root(n: int) -> float:
+    return math.sqrt(n)
+
+
+@functools.lru_cache(maxsize=8)
+def cached_table(n: int, width: int) -> Any:
+    return np.arange(n * width, dtype=F32).reshape(n, width)
+
+
+KEYS: dict[str, Callable[[Any], Any]] = {
+    "dict": lambda x: x * {3: 1, 4: 2, 5: 30}.get(x.shape[0], 7),
+    "set": lambda x: x * (2 if x.shape[0] in {4, 9} else 3) + len({x.shape[0], 4, 5}),
+    "cache": lambda x: x * cached_root(x.shape[0]) + cached_root(x.shape[0] // 2),
+    "table": lambda x: x[:, None] + cached_table(x.shape[0], 2) + cached_table(len(x), 2),
+    "own dict": lambda x: x * {x.shape[0]: 5.0, 1: 2.0}[x.shape[0]],
+    "tuples": lambda x: x * {(3,): 1, (4,): 2}.get(x.shape, 7),
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_length_as_a_key(name: str) -> None:
+    """Hashed as a symbol, 4 is not found under 4, and a cache gives for 5 what it found for 4: wrong numbers, no error."""
+    f, other = fn.jit(KEYS[name]), fn.jit(lambda y: KEYS[name](y))
+    for n in (3, 4, 5, 9, 4, 3, 6):
+        x = np.linspace(1, 2, n, dtype=F32)
+        np.testing.assert_allclose(f(x), KEYS[name](x), rtol=1e-6)
+        np.testing.assert_allclose(other(x), KEYS[name](x), rtol=1e-6)
