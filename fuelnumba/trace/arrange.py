@@ -109,7 +109,11 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     if axis is None:
         return ap.reshape(roll(ap.reshape(a, (-1,)), shift, 0), a.shape)
     axes = _tuple(axis)
-    shifts = _tuple(shift) if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
+    shifts = _tuple(shift)
+    if len(shifts) != len(axes):  # they broadcast
+        if 1 not in (len(shifts), len(axes)):
+            raise ShapeError(f"roll(): {len(shifts)} shifts do not go with {len(axes)} axes")
+        shifts, axes = shifts * len(axes) if len(shifts) == 1 else shifts, axes * len(shifts) if len(axes) == 1 else axes
     for k, by in zip([check_axis(k, a.ndim) for k in axes], shifts):
         n = a.shape[k]
         by = check_extent(by)
@@ -174,6 +178,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     for k, ends in enumerate(zip(widths, values)):
         parts = []
         for n, v in zip(*ends):
+            n = check_extent(n)
             shape = (*out.shape[:k], n, *out.shape[k + 1:])
             parts.append(ap.full(v, shape, out.dtype) if n else None)
         found = [p for p in (parts[0], out, parts[1]) if p is not None]
