@@ -220,6 +220,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     for k, ends in enumerate(zip(widths, values)):
         parts = []
         for n, v in zip(*ends):
+            n = check_extent(n)
             shape = (*out.shape[:k], n, *out.shape[k + 1:])
             parts.append(ap.full(v, shape, out.dtype) if n else None)
         found = [p for p in (parts[0], out, parts[1]) if p is not None]

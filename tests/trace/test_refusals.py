@@ -63,6 +63,9 @@ NUMPY: dict[str, tuple[Callable[[Any], Any], type[errors.FuelError], str]] = {
     "too few axes": (lambda x: np.vsplit(x[0], 1), errors.ShapeError, "vsplit() needs more axes"),
     "out": (lambda x: np.outer(x, x, out=X), errors.TracedMutationError, "numpy.outer"),
     "an int past 64 bits": (lambda x: np.tensordot(x[0, 0], -(2**63) - 1, 0), errors.ArgumentError, "does not fit i64"),
+    "widths that are none": (lambda x: np.pad(x, None), errors.ArgumentError, "a length must be an integer, not None"),
+    "half a shift": (lambda x: np.roll(x, (1, 2.5), 0), errors.ArgumentError, "a length must be an integer, not 2.5"),
+    "more shifts than axes": (lambda x: np.roll(x, (1, 2, 3), (0, 1)), errors.ShapeError, "3 shifts do not go with 2 axes"),
     "decimals of bools": (lambda x: np.round(x > 0, 1), errors.DTypeError, "not defined for bool"),
 }
 
@@ -100,3 +103,10 @@ def test_static_values_are_not_kept_without_end() -> None:
     assert f.compilations == before
     f(x, 1)  # long unused: traced again
     assert f.compilations == before + 1 and len(f.misses) <= module.MAX_FAMILIES
+
+
+def test_shifts_and_axes_of_roll_broadcast() -> None:
+    x = np.arange(12.0).reshape(3, 4)
+    for shift, axis in (((1, 2), 0), (1, (0, 1)), ((1,), (1, 0)), ((2, -1), (0, 1))):
+        rolled = fn.jit(lambda x, s, a: np.roll(x, s, a), static_argnames=("s", "a"))(x, shift, axis)
+        np.testing.assert_array_equal(rolled, np.roll(x, shift, axis))
