@@ -65,7 +65,7 @@ NUMPY: dict[str, tuple[Callable[[Any], Any], type[errors.FuelError], str]] = {
     "an int past 64 bits": (lambda x: np.tensordot(x[0, 0], -(2**63) - 1, 0), errors.ArgumentError, "does not fit i64"),
     "widths that are none": (lambda x: np.pad(x, None), errors.ArgumentError, "a length must be an integer, not None"),
     "half a shift": (lambda x: np.roll(x, (1, 2.5), 0), errors.ArgumentError, "a length must be an integer, not 2.5"),
-    "more shifts than axes": (lambda x: np.roll(x, (1, 2, 3), (0, 1)), errors.ShapeError, "3 shifts do not go with 2 axes"),
+    "more shifts than axes": (lambda x: np.roll(x, (1, 2, 3), (0, 1)), errors.ShapeError, "roll() got 3 shifts for 2 axes"),
     "decimals of bools": (lambda x: np.round(x > 0, 1), errors.DTypeError, "not defined for bool"),
 }
 
