@@ -8,6 +8,7 @@ its border does so at a port. Lengths are pixels. The SVG takes its colour from 
 from __future__ import annotations
 
 import bisect
+import colorsys
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -395,10 +396,15 @@ def text(s: str) -> str:
     return escape("".join(c if " " <= c < "\ud800" or c > "\udfff" or c in "\n\t" else "\ufffd" for c in s))
 
 
+def _colour(hue: float) -> str:
+    """Of middle lightness, for light pages and dark ones; as #rrggbb, which every program that draws SVG understands."""
+    return "#" + "".join(f"{round(255 * v):02x}" for v in colorsys.hls_to_rgb(hue % 360 / 360, 0.5, 0.6))
+
+
 def _draw(frame: Frame, x: float, y: float, parts: list[str]) -> None:
     title = f"<title>{text(frame.title)}</title>" if frame.title else ""
     if frame.kind == "kernel":
-        colour = f"hsl({frame.hue},60%,50%)"
+        colour = _colour(frame.hue)
         parts.append(f'<g>{title}<rect x="{x:.1f}" y="{y:.1f}" width="{frame.w:.1f}" height="{frame.h:.1f}" rx="6" '
                      f'fill="{colour}" fill-opacity="0.1" stroke="{colour}" stroke-opacity="0.9"/>')
     elif frame.kind == "repeat":
