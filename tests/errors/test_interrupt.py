@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -28,7 +29,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a
 def now():
     print("now", flush=True)
 """
-LIMIT = 150
+LIMIT = 100  # seconds, for a whole program
 
 
 def run(program: str, folder: Path, after: float = 0.05, threads: int = 2) -> tuple[list[str], int]:
@@ -41,6 +42,8 @@ def run(program: str, folder: Path, after: float = 0.05, threads: int = 2) -> tu
     with errors.open("w") as sink, subprocess.Popen([sys.executable, str(path)], stdout=subprocess.PIPE, stderr=sink, text=True,
                                                     env=env) as process:
         assert process.stdout is not None
+        watch = threading.Timer(LIMIT, process.kill)
+        watch.start()
         try:
             for line in process.stdout:
                 printed.append(line.strip())
@@ -49,6 +52,7 @@ def run(program: str, folder: Path, after: float = 0.05, threads: int = 2) -> tu
                     process.send_signal(signal.SIGINT)
             code = process.wait(LIMIT)
         finally:
+            watch.cancel()
             process.kill()
     assert code in (0, -signal.SIGINT), errors.read_text()
     return printed, code
