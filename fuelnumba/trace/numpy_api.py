@@ -27,7 +27,7 @@ from . import contract, linalg
 from .apply import as_tensor, call, cast, reshape
 from .instead import nearest
 from .linalg import as_float, widened
-from .traced import RAW, Traced, fail, located, refuse, refused
+from .traced import RAW, Traced, check_numpys, fail, located, refuse, refused
 
 
 # -------------------------------------------------------------------------------- ufuncs that are not one op
@@ -115,7 +115,7 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
     if kwargs.pop("out", None) is not None:
         raise TracedMutationError(f"{name}(..., out=...) writes into an array while tracing",
                                   cure="use the value the function returns")
-    dtype, casting = kwargs.pop("dtype", None), kwargs.pop("casting", None)
+    dtype, casting = check_numpys(kwargs.pop("dtype", None)), kwargs.pop("casting", None)
     kwargs.pop("subok", None)
     refuse(name, order=kwargs.pop("order", None))
     if method == "reduce" and ufunc in REDUCE:
@@ -150,7 +150,7 @@ def reduction(op: str) -> Callable[..., Any]:
     def reduce(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
                initial: Any = _NOT_GIVEN, where: Any = True) -> Any:
         refuse(f"numpy.{op}", out=out, initial=initial, where=where)
-        x = as_tensor(a, dtype)
+        x = as_tensor(a, check_numpys(dtype))
         result = call(op, x, axis=axis, keepdims=_given(keepdims))
         return result if dtype is None else cast(result, dtype)
 
@@ -188,7 +188,7 @@ def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: floa
         *, where: Any = True, mean: Any = _NOT_GIVEN, correction: Any = _NOT_GIVEN) -> Any:
     """The mean squared distance from the mean; half types are computed in f32."""
     refuse("numpy.var", out=out, where=where, mean=mean)
-    x = as_float(as_tensor(a, dtype), "division")
+    x = as_float(as_tensor(a, check_numpys(dtype)), "division")
     return cast(_variance(widened(x), axis, ddof if correction is _NOT_GIVEN else correction, keepdims), x.dtype)
 
 
@@ -213,7 +213,7 @@ def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: floa
         *, where: Any = True, mean: Any = _NOT_GIVEN, correction: Any = _NOT_GIVEN) -> Any:
     """The root of `var`, which need not fit a half type itself."""
     refuse("numpy.std", out=out, where=where, mean=mean)
-    x = as_float(as_tensor(a, dtype), "division")
+    x = as_float(as_tensor(a, check_numpys(dtype)), "division")
     ddof = ddof if correction is _NOT_GIVEN else correction
     return cast(call("sqrt", _variance(widened(x), axis, ddof, keepdims)), x.dtype)
 
@@ -402,6 +402,8 @@ def call_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
     implementation = FUNCTIONS.get(fn)
     if implementation is None:
         unsupported(_name(fn))
+    for given in (*args, *kwargs.values()):
+        check_numpys(given)
     try:
         return implementation(*args, **kwargs)
     except FuelError:

@@ -30,7 +30,7 @@ from . import arrange, contract, linalg, numpy_api
 from .apply import as_tensor, call, cast, permute
 from .indexing import getitem
 from .instead import by_meaning, nearest
-from .traced import Trace, Traced, check_alive, current_trace, fail, placed, refuse, tracing_into
+from .traced import Trace, Traced, check_alive, check_numpys, current_trace, fail, placed, refuse, tracing_into
 
 __all__ = ["Tensor", "Trace", "current_trace", "tracing_into"]
 
@@ -241,7 +241,7 @@ class Tensor(Traced):
     def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
                copy: bool = True) -> Any:
         refuse("x.astype()", order=order)
-        return arrange.converted("astype", self, dtype, casting)
+        return arrange.converted("astype", self, check_numpys(dtype), casting)
 
     # -- what a graph cannot hold
     __bool__ = _forbid(TracedBoolError, "the truth of {x} is not known while tracing",

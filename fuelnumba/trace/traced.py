@@ -19,6 +19,7 @@ from ..core import dims
 from ..core.dims import Extent, SymEnv
 from ..core.errors import (
     ArgumentError,
+    DTypeError,
     FuelError,
     FuelIndexError,
     LeakedTracerError,
@@ -212,6 +213,14 @@ def refuse(function: str, **given: Any) -> None:
         cure = ("leave it out: traced values have no layout, and results are C-contiguous" if name == "order" else
                 "leave it out, or write it with other functions, e.g. np.where for where=")
         fail(UnsupportedFunctionError, f"{function} is not covered with {name}=", cure)
+
+
+def check_numpys(dtype: Any) -> Any:
+    """A dtype given to a NumPy function. Raises DTypeError for the two names that mean another one in `fuelnumba.ops`."""
+    if isinstance(dtype, str) and dtype in ("i8", "u8"):
+        sign = {"i8": "int", "u8": "uint"}[dtype]
+        fail(DTypeError, f"{dtype!r} is {sign}64 in NumPy and {sign}8 in fuelnumba.ops", f"write np.{sign}8 or np.{sign}64")
+    return dtype
 
 
 RAW = (TypeError, ValueError, OverflowError, IndexError, AttributeError, ZeroDivisionError, RuntimeError)

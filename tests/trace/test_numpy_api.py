@@ -13,6 +13,7 @@ from fuelnumba.core.dims import SymEnv
 from fuelnumba.core.errors import (
     ArgumentError,
     AxisError,
+    DTypeError,
     FuelError,
     ShapeError,
     TracedMutationError,
@@ -511,3 +512,14 @@ def test_last_axis_ops_are_permuted_visibly() -> None:
     graph, _ = trace(lambda x: ops["softmax"](x, axis=0), [F32])
     assert [n.op.name for n in graph.nodes()] == ["input", "permute", "softmax", "permute"]
     assert isinstance(trace(lambda x: ops["softmax"](x), [F32])[1], Tensor)
+
+
+@pytest.mark.parametrize("name", ["i8", "u8"])
+@pytest.mark.parametrize("fn", [
+    lambda x, d: x.astype(d), lambda x, d: np.astype(x, d), lambda x, d: np.zeros_like(x, d), lambda x, d: np.zeros_like(x, dtype=d),
+    lambda x, d: np.sum(x, dtype=d), lambda x, d: x.sum(dtype=d), lambda x, d: x.mean(dtype=d), lambda x, d: np.var(x, dtype=d),
+    lambda x, d: np.add(x, x, dtype=d), lambda x, d: np.full(2, 1, d, like=x), lambda x, d: np.concatenate([x, x], dtype=d),
+])
+def test_names_that_are_another_dtype_in_numpy(fn: Callable[..., Any], name: str) -> None:
+    with pytest.raises(DTypeError, match=f"'{name}' is u?int64 in NumPy and u?int8 in fuelnumba.ops"):
+        trace(lambda x: fn(x, name), [F32])
