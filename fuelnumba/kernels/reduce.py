@@ -406,7 +406,8 @@ def refuse_empty(name: str, x: Aval, axes: tuple[int, ...]) -> None:
     for a in axes:
         if isinstance(x.shape[a], int) and x.shape[a] == 0:
             raise ShapeError(f"zero-size array to reduction operation {name} which has no identity: "
-                             f"axis {a} of {x} has length 0")
+                             f"axis {a} of {x} has length 0",
+                             cure="reduce over axes that hold something, or concatenate a first value")
 
 
 def samples() -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:

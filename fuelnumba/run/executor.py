@@ -195,6 +195,9 @@ class Instance:
                 self._walk(frame)
             if frame.status_view[0]:
                 self._fail(frame)
+        except BaseException:
+            frame.status[:] = 0  # what a kernel had reported is not the next call's
+            raise
         finally:
             self.frames.append(frame)
         return results
@@ -234,7 +237,6 @@ class Instance:
 
     def _fail(self, frame: Frame) -> None:
         code, value, site, bound = (int(v) for v in frame.status[:4])
-        frame.status[:] = 0
         where = self.sites[site].where
         text = FAULTS.get(code, "kernel fault {0} ({1})").format(value, bound)
         cure = {1: "check the indices", 2: "check the start against the buffer's length",

@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 
+import fuelnumba
 from fuelnumba import errors, jit, ops
 
 from .told import raised, told
@@ -172,3 +174,21 @@ def test_written_indices_out_of_range(key: Any, what: str) -> None:
     assert isinstance(err, errors.FuelIndexError) and err.what == what
     assert err.where is not None and err.where.file == __file__ and err.cure
     assert jit(lambda x: x[-5])(X).tolist() == X[0].tolist()
+
+
+def test_an_error_after_a_bad_index_leaves_nothing_behind() -> None:
+    """A kernel reported an index; then a kernel of the user's raised. The next call is not blamed for either."""
+    @numba.njit
+    def picky(x, out):
+        if x[0] > 5:
+            raise ValueError("too large")
+        out[:] = x
+
+    fuelnumba.register_kernel("tanh", ("f64", "f64"), picky)
+    try:
+        f = fuelnumba.jit(lambda x, i: np.tanh(np.take(x, i)))
+        with pytest.raises(ValueError, match="too large"):
+            f(np.array([1.0, 2.0, 9.0]), np.array([2, 7]))
+        assert f(np.array([1.0, 2.0, 9.0]), np.array([0, 1])).tolist() == [1, 2]
+    finally:
+        fuelnumba.unregister_kernel("tanh", ("f64", "f64"))

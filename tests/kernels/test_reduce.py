@@ -166,10 +166,10 @@ def test_refusals():
 def test_messages():
     empty = np.zeros((3, 0), np.float32)
     assert message(ShapeError, MAX, empty, axis=1) == (
-        "zero-size array to reduction operation max which has no identity: axis 1 of f32[3, 0] has length 0")
+        "zero-size array to reduction operation max which has no identity: axis 1 of f32[3, 0] has length 0\n   = reduce over axes that hold something, or concatenate a first value")
     assert message(ShapeError, argmin, empty, axis=1) == (
         "zero-size array to reduction operation argmin which has no identity: "
-        "axis 1 of f32[3, 0] has length 0")
+        "axis 1 of f32[3, 0] has length 0\n   = reduce over axes that hold something, or concatenate a first value")
     assert message(AxisError, SUM, empty, axis=2) == (
         "sum(): axis 2 is out of range for an array of rank 2\n"
         "   = its axes are -2 to 1"
