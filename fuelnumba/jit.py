@@ -27,6 +27,7 @@ from .core.dims import MIN_SYMBOL, Dim, Extent, Guard, SymEnv
 from .core.errors import ArgumentError, BackendError, CompileError, DonationError, FuelError, LeakedTracerError
 from .core.ir import Graph, Node
 from .core.layout import Layout, contiguous
+from .core.ops import shown
 from .core.source import locate, user_location
 from .core.tree import LEAF, TreeDef, flatten_leaves, unflatten
 from .run.executor import Instance
@@ -401,7 +402,7 @@ class Jitted(Generic[P, R]):
                 out.append(f"self is another object of {key.__name__}" if old[0] is key else
                            f"self is an object of {key.__name__}, not of {old[0].__name__}")
             elif n != "self" and old is not None and old[0] != key:
-                out.append(f"the static argument {n} is {v!r}, not {old[1]!r}")
+                out.append(f"the static argument {n} is {shown(v)}, not {shown(old[1])}")
         if structure != old_structure:
             return [*out, f"the arguments have the structure {TreeDef(structure)}, not {TreeDef(old_structure)}"]
         for name, new, old in zip(self._leaf_names(structure), kinds, old_kinds):
@@ -584,7 +585,7 @@ class Jitted(Generic[P, R]):
         inputs = {n.attr("name"): n for n in s.plan.graph.inputs}
         arguments = [f"  {name}: " + (str(inputs[name].aval) if name in inputs else "an object, by identity")
                      for name in self._leaf_names(s.key[0])]
-        arguments += [f"  {n} = {v!r} (static)" for n, _, v in s.key[2] if n != "self"]
+        arguments += [f"  {n} = {shown(v)} (static)" for n, _, v in s.key[2] if n != "self"]
         watched = s.guards.describe() + [f"length condition: {g}" for g in s.plan.graph.env.guards]
         sections = [("arguments:", arguments), ("compiled anew because:", [f"  {m}" for m in self._misses]),
                     ("guards:", [f"  {g}" for g in watched])]

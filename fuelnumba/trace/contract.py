@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.dims import Extent, divide_exact, product, same
+from ..core.dims import Dim, Extent, divide_exact, product, same
 from ..core.errors import ArgumentError, AxisError, ShapeError, UnsupportedFunctionError
 from ..core.layout import Shape
 from ..core.ops import broadcast_shapes, check_axis, fmt
@@ -67,6 +67,9 @@ def _shared_axis(a: Shape, b: Shape) -> tuple[int, Extent, Extent] | None:
         if same(n, m) or same(m, 1) or same(n, 1) or same(m, 0) or n == m:
             continue
         times = divide_exact(n, m)
+        if times is None and (isinstance(n, Dim) or isinstance(m, Dim)):  # algebra does not tell: the present lengths do
+            n, m = int(n), int(m)
+            times = divide_exact(n, m)
         return None if times is None else (k, m, times)
     return None
 

@@ -139,3 +139,12 @@ def test_a_length_as_a_key(name: str) -> None:
         x = np.linspace(1, 2, n, dtype=F32)
         np.testing.assert_allclose(f(x), KEYS[name](x), rtol=1e-6)
         np.testing.assert_allclose(other(x), KEYS[name](x), rtol=1e-6)
+
+
+def test_groups_of_matrices_of_lengths_that_vary() -> None:
+    """Four matrices of a share two of b, whether the lengths are numbers or symbols by now."""
+    product = fn.jit(lambda a, b: a @ b)
+    for heads, groups in ((4, 4), (6, 6), (4, 2), (6, 3), (8, 2), (3, 3)):
+        a = np.arange(heads * 6, dtype=np.float32).reshape(1, heads, 2, 3)
+        b = np.arange(groups * 12, dtype=np.float32).reshape(1, groups, 3, 4)
+        assert product(a, b).tolist() == (a @ np.repeat(b, heads // groups, 1)).tolist()
