@@ -367,11 +367,20 @@ class Jitted(Generic[P, R]):
                 if env is not None:
                     return self._instance(key, special, env)
                 reasons.append(special.misfits(names, shapes))
+            reason = None
             if self.compilations:  # the nearest plan's reason; of equally near ones, the latest's
-                self._misses.append(min(reasons, key=len)[0] if reasons else self._family_difference(family))
-                del self._misses[:-MAX_FAMILIES]
-            special = self._specialise(family, values, leaves, signatures, shapes)
+                reason = min(reasons, key=len)[0] if reasons else self._family_difference(family)
+            try:
+                special = self._specialise(family, values, leaves, signatures, shapes)
+            except BaseException:
+                if not known:  # arguments that were refused are not kept
+                    del self._specialisations[family]
+                    self._seen.pop(family, None)
+                raise
             known.insert(0, special)
+            if reason is not None:
+                self._misses.append(reason)
+                del self._misses[:-MAX_FAMILIES]
             env = special.bind(shapes)
             assert env is not None
             return self._instance(key, special, env)
@@ -387,7 +396,7 @@ class Jitted(Generic[P, R]):
 
     def _family_difference(self, family: Signature) -> str:
         """What sets this family of calls apart from the nearest one there is, in words."""
-        others = [f for f in reversed(self._specialisations) if f != family and self._specialisations[f]]
+        others = [f for f in reversed(self._specialisations) if f is not family and self._specialisations[f]]
         found = [d for d in (self._differences(family, other) for other in others) if d]
         return min(found, key=len)[0] if found else "nothing fits any more"
 
@@ -398,10 +407,10 @@ class Jitted(Generic[P, R]):
         out = []
         for n, key, v in static:
             old = values.get(n)
-            if n == "self" and old is not None and old[1] != v:
+            if n == "self" and old is not None and old[1] is not v:
                 out.append(f"self is another object of {key.__name__}" if old[0] is key else
                            f"self is an object of {key.__name__}, not of {old[0].__name__}")
-            elif n != "self" and old is not None and old[0] != key:
+            elif n != "self" and old is not None and not _equal(old[0], key):
                 out.append(f"the static argument {n} is {shown(v)}, not {shown(old[1])}")
         if structure != old_structure:
             return [*out, f"the arguments have the structure {TreeDef(structure)}, not {TreeDef(old_structure)}"]
@@ -613,6 +622,14 @@ def _divided(special: Specialisation) -> set[int]:
     latest = next(reversed(special.instances.values()))
     divided = {id(step) for step, row in zip(latest.sites, latest.rows) if row[3]}
     return {k for k, step in enumerate(special.plan.launches) if id(step) in divided}
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Of static values, which may be of the user's classes."""
+    try:
+        return bool(a == b)
+    except Exception:
+        return False
 
 
 def _overlap(leaves: Sequence[Any], donated: frozenset[int]) -> tuple[int, int] | None:

@@ -968,3 +968,23 @@ def test_equal_static_values_that_are_not_the_same(first: Any, second: Any) -> N
         np.testing.assert_array_equal(got, expected)
         assert got.dtype == expected.dtype
         np.testing.assert_array_equal(np.signbit(got), np.signbit(expected))
+
+
+def test_static_values_that_cannot_be_compared() -> None:
+    """They meet in a table of plans, where neither a refused call nor another's comparison may get in the way."""
+    class Odd:
+        __hash__ = object.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            raise RuntimeError("no equality")
+
+    f = jit(static_argnames="n")(lambda x, n: x + (n if isinstance(n, int) else np.sum(x, axis=n)))
+    for _ in range(2):
+        with pytest.raises(errors.ArgumentError):
+            f(arange(3), Odd())
+        assert f(arange(3), 1).tolist() == [2, 3, 4]
+    assert f(arange(3), 2).tolist() == [3, 4, 5]
+    assert f.misses == ["the static argument n is 2, not 1"]
+    kept = jit(static_argnames="n")(lambda x, n: x + 1)
+    for n in (Odd(), 3, Odd(), 4):
+        assert kept(arange(2), n).tolist() == [2, 3]

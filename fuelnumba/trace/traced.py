@@ -202,7 +202,7 @@ def placed(err: FuelError, where: Location | None = None) -> FuelError:
 def refuse(function: str, **given: Any) -> None:
     """Raise an error for the first parameter of a NumPy function that was really given: it is not covered."""
     for name, value in given.items():
-        if value is None or value is np._NoValue:
+        if value is np._NoValue or (value is None and name != "where"):  # where=None is where=False
             continue
         usual = {"order": ("C", "K", "A"), "device": ("cpu",)}.get(name, ())
         if (name == "where" and value is True) or (isinstance(value, str) and value in usual):

@@ -242,8 +242,8 @@ def index(r: Random, v: Random, name: str) -> Call:
     g = np.random.default_rng(r.getrandbits(32))
     indices = g.integers(0 if kind[0] == "u" else -n, n, shape).astype(NUMPY[kind])
     attrs = {} if name == "embedding" else {"axis": axis - rank * r.randint(0, 1)}
-    if r.random() < 0.1 and indices.size and max(n + 1, 100) <= np.iinfo(NUMPY[kind]).max:  # out of range: a FuelIndexError
-        indices.reshape(-1)[r.randrange(indices.size)] = n if kind[0] == "u" else r.choice((n, -n - 1, 100))
+    if r.random() < 0.1 and indices.size and n + 100 <= np.iinfo(NUMPY[kind]).max:  # out of range: a FuelIndexError
+        indices.reshape(-1)[r.randrange(indices.size)] = n if kind[0] == "u" else r.choice((n, -n - 1, n + 100))
         return Call(name, getattr(ops, name), (x, indices), attrs, lambda: fuelnumba.errors.FuelIndexError)
     pick = np.take_along_axis if name == "gather" else np.take
     return Call(name, getattr(ops, name), (x, indices), attrs, lambda: pick(x, indices.astype(np.int64), axis=axis), True)
