@@ -158,6 +158,11 @@ done:
   ret void
 }
 
+define void @fuel_alone(ptr %table, i64 %rows) {
+  call void @fuel_walk(ptr %table, i64 %rows, i64 0, i64 1, ptr null, i64 0, ptr null)
+  ret void
+}
+
 define void @fuel_serve(ptr %block, i64 %tid, i64 %threads, ptr %meet) {
 entry:
   %p.table = getelementptr i64, ptr %block, i64 1
@@ -220,10 +225,21 @@ def _source() -> str:
 
 
 @cache
+def _addresses() -> list[int]:
+    return modcache.load_ir(_source(), ("fuel_walk", "fuel_serve", "fuel_call", "fuel_alone"))
+
+
+@cache
+def alone() -> Any:
+    """alone(table, rows): the caller walks by itself, and keeps the GIL. For what takes a few microseconds."""
+    return ctypes.PYFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(_addresses()[3])
+
+
+@cache
 def _native() -> tuple[Any, Any, Any]:
     """walk(table, rows, thread, threads, meeting counter, its value now, yield function); serve(block, thread, threads,
     meeting counter); call(block, table, rows, meeting value, yield function) -> the worker's state before."""
-    word, addresses = ctypes.c_int64, modcache.load_ir(_source(), ("fuel_walk", "fuel_serve", "fuel_call"))
+    word, addresses = ctypes.c_int64, _addresses()
     walk = ctypes.CFUNCTYPE(None, *[word] * 7)(addresses[0])
     serve = ctypes.CFUNCTYPE(None, *[word] * 4)(addresses[1])
     call = ctypes.PYFUNCTYPE(word, *[word] * 5)(addresses[2])  # a few stores: not worth letting go of the GIL

@@ -25,6 +25,7 @@ from .memory import Recycler, address, aligned_bytes, arrange
 # since threads that sleep take that long to wake
 WORTH_DIVIDING = 200_000
 WORTH_WAKING = 2_000_000
+WORTH_RELEASING = 100_000  # 3 us: for less, letting go of the GIL and taking it again is not worth its time
 
 FAULTS = {
     1: "index {0} is out of range for an axis of length {1}",
@@ -62,7 +63,8 @@ class Frame:
         self.status_view = self.status.data
         self.scalar_address = self.scalars.ctypes.data
         start = self.table.ctypes.data
-        self.segments = [(start + s.first * 8 * cpu.ROW, s.rows, s.meetings, s.together, s.user) for s in instance.segments]
+        self.segments = [(start + s.first * 8 * cpu.ROW, s.rows, s.meetings, s.together, s.brief, s.user)
+                         for s in instance.segments]
 
 
 class Segment(NamedTuple):
@@ -72,6 +74,7 @@ class Segment(NamedTuple):
     rows: int
     meetings: int  # rows before which the threads meet
     together: bool  # worth waking the threads for
+    brief: bool  # not worth letting go of the GIL
     user: LaunchStep | None = None
 
 
@@ -103,7 +106,7 @@ class Instance:
             if step.user is not None:
                 self._segment(pending, addresses, number)
                 pending = []
-                self.segments.append(Segment(0, 0, 0, False, step))
+                self.segments.append(Segment(0, 0, 0, False, False, step))
             elif total > 0:
                 pending.append((step, self._block(step, number), total))
         self._segment(pending, addresses, number)
@@ -115,6 +118,7 @@ class Instance:
         self.outputs = [(o.storage.id, tuple(map(number, o.shape)), o.dtype.numpy, o.donated) for o in plan.outputs]
         self.recyclers = {o.storage.id: Recycler(number(o.storage.nbytes)) for o in plan.outputs if o.donated is None}
         self.frames: list[Frame] = []
+        self.alone = cpu.alone()
 
     def _block(self, step: LaunchStep, number: Any) -> int:
         """Append the launch's argument block to the template; returns where it starts."""
@@ -144,7 +148,7 @@ class Instance:
         """Append table rows for launches that follow one another without Python between."""
         if not launches:
             return
-        first, meetings, work = len(self.rows), 0, 0
+        first, meetings, work, whole = len(self.rows), 0, 0, 0
         unmet: list[tuple[LaunchStep, bool]] = []  # launches since the last meeting of the threads
         for step, block, total in launches:
             cost = total * max(1, number(step.cost))
@@ -158,7 +162,8 @@ class Instance:
             assert step.source is not None
             self.rows.append([addresses[step.source.key], block, total, int(divided), int(meets), 0, 0, 0])
             work += cost if divided else 0
-        self.segments.append(Segment(first, len(self.rows) - first, meetings, work >= WORTH_WAKING))
+            whole += cost
+        self.segments.append(Segment(first, len(self.rows) - first, meetings, work >= WORTH_WAKING, whole < WORTH_RELEASING))
 
     # ------------------------------------------------------------------------------------------- a call
     def __call__(self, arguments: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
@@ -203,10 +208,11 @@ class Instance:
         return results
 
     def _walk(self, frame: Frame) -> None:
-        run = cpu.pool().run
-        for table, rows, meetings, together, user in frame.segments:
-            if user is None:
-                run(table, rows, meetings, together)
+        for table, rows, meetings, together, brief, user in frame.segments:
+            if brief:
+                self.alone(table, rows)
+            elif user is None:
+                cpu.pool().run(table, rows, meetings, together)
             else:
                 self._call_user(frame, user)
 

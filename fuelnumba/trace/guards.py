@@ -26,7 +26,6 @@ import functools
 import types
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import repeat
 from operator import eq, is_
 from typing import Any
 
@@ -54,29 +53,20 @@ class GuardSet:
         slots = [g for g in guards if isinstance(g, Slot)]
         items = [g for g in slots if g.via is dict.get]
         attrs = [g for g in slots if g.via is not dict.get]
-        # Columns, so that the warm check is two C loops and one over what can change inside.
-        self._dicts, self._keys = [g.holder for g in items], [g.name for g in items]
-        self._items = [g.value for g in items]
-        self._holders, self._names = [g.holder for g in attrs], [g.name for g in attrs]
-        self._attrs = [g.value for g in attrs]
+        self._items, self._attrs = items, attrs
         self._memories = {id(g.array): g for g in guards if isinstance(g, Memory)}
         self._arrays = [g.array for g in self._memories.values()]
         self._forms = [g.form for g in self._memories.values()]
         self._inner = [g.intact for g in guards if not isinstance(g, Slot)]
+        self._quick: Any = None  # made at the first check, and after a change
 
     def __len__(self) -> int:
         return len(self.guards)
 
     def check(self) -> str | None:
         """None, or a message naming the first thing that is no longer what it was."""
-        missing = repeat(MISSING)
         try:
-            if (
-                all(map(is_, map(dict.get, self._dicts, self._keys, missing), self._items))
-                and all(map(is_, map(getattr, self._holders, self._names, missing), self._attrs))
-                and all(map(eq, map(form, self._arrays), self._forms))
-                and all(intact() for intact in self._inner)
-            ):
+            if (self._quick or self._written_out())():
                 return None
         except Exception:  # e.g. an empty cell: the slow way says which
             pass
@@ -89,6 +79,27 @@ class GuardSet:
                 return difference
         return None
 
+    def _written_out(self) -> Callable[[], bool]:
+        """The warm check as one expression, `get(d0, k0, M) is v0 and ...`: a few hundredths of a microsecond for each."""
+        space: dict[str, Any] = {"M": MISSING, "get": dict.get}
+        parts = []
+        for k, g in enumerate(self._items):
+            space |= {f"d{k}": g.holder, f"k{k}": g.name, f"v{k}": g.value}
+            parts.append(f"get(d{k}, k{k}, M) is v{k}")
+        for k, g in enumerate(self._attrs):
+            space |= {f"h{k}": g.holder, f"n{k}": g.name, f"w{k}": g.value}
+            parts.append(f"getattr(h{k}, n{k}, M) is w{k}")
+        if self._arrays:
+            space["arrays"] = lambda: all(map(eq, map(form, self._arrays), self._forms))
+            parts.append("arrays()")
+        inner = self._inner
+        if inner:
+            space["inner"] = inner[0] if len(inner) == 1 else lambda: all(intact() for intact in inner)
+            parts.append("inner()")
+        exec("def quick():\n    return " + (" and ".join(parts) or "True"), space)
+        self._quick = space["quick"]
+        return self._quick
+
     def adopt(self, array: np.ndarray) -> bool:
         """The graph reads this array from its own memory at every run: do not compare its contents any more.
 
@@ -99,6 +110,7 @@ class GuardSet:
             return False
         guard.live = True
         self._inner = [intact for intact in self._inner if intact != guard.intact]
+        self._quick = None
         return True
 
     def describe(self) -> list[str]:
