@@ -203,7 +203,8 @@ class _Planner:
         parts = self._launch(node, kernel, launch, (*(i.dtype for i in read), dtype), [*sources, Pointer(between, 0)], reads,
                              [between], note)
         parts.label += " in parts"
-        return [parts, self._launch(node, kernel, launch.finish, (dtype, node.dtype), [Pointer(between, 0), target], [between],
+        last = next(k for k in node.op.kernels if k.name == (launch.finish_with or kernel.name) and k.backend == kernel.backend)
+        return [parts, self._launch(node, last, launch.finish, (dtype, node.dtype), [Pointer(between, 0), target], [between],
                                     writes, note)]
 
     def _launch(self, node: Node, kernel: Kernel, launch: Launch, dtypes: Sequence[DType], pointers: Sequence[Pointer],

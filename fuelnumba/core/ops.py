@@ -193,8 +193,8 @@ class Operand(NamedTuple):
 class Launch:
     """How a kernel is called for given operands: the values of its extra parameters by name, the number of work items
     that `lo, hi` divide among threads, and the operations per item (for deciding on threads). `bake` are parameters
-    written into the source as literals. With `finish`, the kernel is launched twice: first into `scratch`, an array that
-    lives no longer, then from there into the output."""
+    written into the source as literals. With `finish`, there are two launches: the first into `scratch`, an array that lives
+    no longer; the second from there into the output, by the same kernel or by the one named `finish_with`."""
 
     args: Mapping[str, Any]
     total: Extent
@@ -202,6 +202,7 @@ class Launch:
     bake: Mapping[str, Any] = field(default_factory=dict)
     scratch: Aval | None = None
     finish: Launch | None = None
+    finish_with: str = ""
 
 
 # annotations of parameters that are values: numbers, then what `Launch.bake` writes into the source

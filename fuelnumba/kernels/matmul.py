@@ -18,7 +18,7 @@ from .generic import T, Word, load, store
 from .lang import maximum, minimum, rfma, wrap_add, wrap_mul
 
 PANEL_M = 512  # rows of a work item of a product; panels depend on shapes only, so results do not depend on threads
-GEMV_ROWS, GEMV_COLUMNS = 16, 256
+GEMV_ROWS, GEMV_COLUMNS, GEMV_PARTS = 16, 256, 8
 MAX_BATCH = 2
 
 
@@ -150,18 +150,29 @@ def _accepts_gemv_columns(inputs: Sequence[Operand], attrs: Mapping[str, Any]) -
     return _is_row(inputs) or (None if _unit(inputs[1], -1) else "b is not stored row by row") or _batch_refusal(inputs)
 
 
-def _launch_gemv(axis: int) -> Any:
-    def launch(inputs: Sequence[Operand], outputs: Sequence[Operand], attrs: Mapping[str, Any]) -> Launch:
-        a, b = inputs
-        k, n = b.shape[-2:]
-        args = _batch_args(a, b) | {"n": n, "k": k, "ld": b.layout.strides[axis]}
-        bake: dict[str, Any] = {"BLOCK": GEMV_ROWS}
-        if axis == -2:  # a page of each row where that leaves items to share: memory is read slowly in shorter pieces
-            bake = {"BLOCK": 1024 if isinstance(n, int) and n >= 4096 else GEMV_COLUMNS, "stack": f"stack_{a.dtype}"}
-        total = args["batch0"] * args["batch1"] * _ceil_div(n, bake["BLOCK"])
-        return Launch(args, total, bake["BLOCK"] * k * 3, bake)  # bound by memory
+def _launch_gemv_rows(inputs: Sequence[Operand], outputs: Sequence[Operand], attrs: Mapping[str, Any]) -> Launch:
+    a, b = inputs
+    k, n = b.shape[-2:]
+    args = _batch_args(a, b) | {"n": n, "k": k, "ld": b.layout.strides[-1]}
+    total = args["batch0"] * args["batch1"] * _ceil_div(n, GEMV_ROWS)
+    return Launch(args, total, GEMV_ROWS * k * 3, {"BLOCK": GEMV_ROWS})  # bound by memory
 
-    return launch
+
+def _launch_gemv_columns(inputs: Sequence[Operand], outputs: Sequence[Operand], attrs: Mapping[str, Any]) -> Launch:
+    """A large matrix is divided by its rows, since memory is read fastest in long pieces; the parts are added at the end."""
+    a, b = inputs
+    k, n = b.shape[-2:]
+    args = _batch_args(a, b) | {"n": n, "k": k, "ld": b.layout.strides[-2]}
+    batch = args["batch0"] * args["batch1"]
+    large = isinstance(k, int) and isinstance(n, int) and n >= 1024 and k >= 64 and k * n >= 1 << 18
+    block, parts = (4096, GEMV_PARTS) if large else (GEMV_COLUMNS, 1)
+    total = batch * parts * _ceil_div(n, block)
+    bake = {"BLOCK": block, "stack": f"stack_{a.dtype}"}
+    args |= {"parts": parts, "depth": _ceil_div(k, parts)}
+    if not large:
+        return Launch(args, total, block * k * 3, bake)
+    last = Launch({"n": n, "parts": parts}, batch * _ceil_div(n, GEMV_COLUMNS), GEMV_COLUMNS * parts * 3, {"BLOCK": GEMV_COLUMNS})
+    return Launch(args, total, min(block, n) * (k // parts) * 3, bake, Aval((batch, parts, n), a.dtype), last, "add_parts")
 
 
 def _launch_loops(inputs: Sequence[Operand], outputs: Sequence[Operand], attrs: Mapping[str, Any]) -> Launch:
@@ -175,7 +186,7 @@ def _launch_loops(inputs: Sequence[Operand], outputs: Sequence[Operand], attrs: 
 
 # ------------------------------------------------------------------------------------------------ kernels
 # Tried in this order: the first that accepts the operands is used.
-@matmul.kernel(CPU, (dt.f32, dt.f64), launch=_launch_gemv(-1), strided=True, accepts=_accepts_gemv_rows)
+@matmul.kernel(CPU, (dt.f32, dt.f64), launch=_launch_gemv_rows, strided=True, accepts=_accepts_gemv_rows)
 def gemv_rows(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: int, b_s1: int, n: int, k: int, ld: int,
               BLOCK: int, lo, hi):
     """out[j] = sum of a * row j of b's transpose: four rows at a time, each read once."""
@@ -217,23 +228,26 @@ def gemv_rows(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: i
             j += 1
 
 
-@matmul.kernel(CPU, (dt.f32, dt.f64), launch=_launch_gemv(-2), strided=True, accepts=_accepts_gemv_columns)
+@matmul.kernel(CPU, (dt.f32, dt.f64), launch=_launch_gemv_columns, strided=True, accepts=_accepts_gemv_columns)
 def gemv_columns(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: int, b_s1: int, n: int, k: int, ld: int,
-                 BLOCK: int, stack: Word, lo, hi):
-    """out = sum over i of a[i] * row i of b, for blocks of neighbouring columns; four rows of b at a time."""
+                 parts: int, depth: int, BLOCK: int, stack: Word, lo, hi):
+    """out = sum over i of a[i] * row i of b, for blocks of neighbouring columns; four rows of b at a time. Each of `parts`
+    takes `depth` of the rows and has its own row of out."""
     total = stack(BLOCK)
     blocks = (n + BLOCK - 1) // BLOCK
     for item in range(lo, hi):
-        batch = item // blocks
-        first = (item - batch * blocks) * BLOCK
+        row = item // blocks
+        first = (item - row * blocks) * BLOCK
         width = minimum(BLOCK, n - first)
+        batch = row // parts
+        i = (row - batch * parts) * depth
+        end = minimum(i + depth, k)
         a0 = batch // batch1 * a_s0 + batch % batch1 * a_s1
         b0 = batch // batch1 * b_s0 + batch % batch1 * b_s1 + first
-        o0 = batch * n + first
+        o0 = row * n + first
         for j in range(width):
             total[j] = T(0)
-        i = 0
-        while i + 4 <= k:
+        while i + 4 <= end:
             p = b0 + i * ld
             q = p + ld
             r = q + ld
@@ -248,7 +262,7 @@ def gemv_columns(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0
                 v = rfma(x2, load(b, r + j), v)
                 total[j] = rfma(x3, load(b, s + j), v)
             i += 4
-        while i < k:
+        while i < end:
             p = b0 + i * ld
             x0 = load(a, a0 + i)
             for j in range(width):
@@ -256,6 +270,20 @@ def gemv_columns(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0
             i += 1
         for j in range(width):
             store(out, o0 + j, total[j])
+
+
+@matmul.kernel(CPU, (dt.f32, dt.f64), launch=_launch_gemv_columns)  # of one array: never chosen for a product
+def add_parts(x, out, n: int, parts: int, BLOCK: int, lo, hi):
+    """out[row] = the sum of `parts` rows of x, in their order: what `gemv_columns` ends with."""
+    blocks = (n + BLOCK - 1) // BLOCK
+    for item in range(lo, hi):
+        row = item // blocks
+        first = (item - row * blocks) * BLOCK
+        for j in range(first, minimum(first + BLOCK, n)):
+            total = T(0)
+            for p in range(parts):
+                total = total + load(x, (row * parts + p) * n + j)
+            store(out, row * n + j, total)
 
 
 @matmul.kernel(CPU, (dt.f32, dt.f64), launch=_launch_gemm, strided=True, accepts=_accepts_gemm, blas=True)

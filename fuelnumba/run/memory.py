@@ -53,7 +53,7 @@ _words = (ctypes.c_int64 * (1 << 59)).from_address(0)  # the process's memory: n
 
 def _fast_address(array: np.ndarray[Any, Any]) -> int:
     """As `address`, from the array object itself: its data pointer follows CPython's object header (NumPy's C API fixes
-    this). A twentieth of the time of `.ctypes.data`."""
+    this). Several times faster than `.ctypes.data`."""
     return _words[(id(array) + 16) >> 3]
 
 

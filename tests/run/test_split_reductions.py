@@ -1,4 +1,4 @@
-"""Reductions of much to few values: made in parts that threads share, then put together."""
+"""Reductions of much to few values, and vectors by large matrices: made in parts that threads share, then put together."""
 
 from __future__ import annotations
 
@@ -77,3 +77,18 @@ def test_small_ones_are_one_launch() -> None:
     assert f(np.ones(1000, np.float32)) == 1000 and len(f.plan.launches) == 1
     assert f.clear() is None and f(np.ones(1 << 17, np.float32)) == 1 << 17
     assert [s.label for s in f.plan.launches] == ["reduce_rows in parts", "reduce_rows"]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(("batch", "k", "n"), [((), 1503, 1601), ((), 67, 5000), ((), 4096, 1024), ((3,), 301, 1100), ((2, 2), 130, 2100)], ids=str)
+def test_a_row_by_a_large_matrix(batch: tuple[int, ...], k: int, n: int, dtype: str) -> None:
+    r = np.random.default_rng(0)
+    a, b = r.standard_normal((*batch, 1, k)).astype(dtype), r.standard_normal((*batch, k, n)).astype(dtype)
+    f = fn.jit(lambda a, b: a @ b)
+    fn.set_num_threads(1)
+    alone = f(a, b)
+    assert [s.label for s in f.plan.launches] == ["gemv_columns in parts", "add_parts"]
+    fn.set_num_threads(3)
+    assert f(a, b).tobytes() == alone.tobytes()
+    wide = a.astype(np.float64) @ b.astype(np.float64)
+    np.testing.assert_allclose(alone, wide, rtol=0, atol=(3e-6 if dtype == "f4" else 1e-14) * np.sqrt(k) * 8)
