@@ -527,6 +527,7 @@ class Jitted(Generic[P, R]):
         donated = self._donated(structure) if self.donate else frozenset()
         graph = Graph(inputs, outputs, self.name, env, frozenset(positions.index(k) for k in donated))
         plan = make_plan(graph, layouts)
+        watch.check()  # makes ready what later calls need
         if positions != list(range(len(leaves))):
             for s in plan.storages:
                 if s.kind == "input":
