@@ -14,7 +14,6 @@ import time
 import types
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
@@ -23,15 +22,16 @@ from .compiler import bindings, modcache
 from .compiler.plan import Plan, make_plan
 from .core import dtypes as dt
 from .core import ir
-from .core.dims import MIN_SYMBOL, Dim, Extent, Guard, SymEnv
+from .core.dims import MIN_SYMBOL, Extent, Guard, SymEnv
 from .core.errors import ArgumentError, BackendError, CompileError, DonationError, FuelError, LeakedTracerError
 from .core.ir import Graph, Node
 from .core.layout import Layout, contiguous
 from .core.ops import shown
 from .core.source import locate, user_location
 from .core.tree import LEAF, TreeDef, flatten_leaves, unflatten
+from .run.arguments import Signature, equal_statics, identifier, kind_in_words, leaf_signature, overlap, strided
 from .run.executor import Instance
-from .run.memory import address
+from .run.specialisation import Specialisation
 from .trace import guards
 from .trace.apply import as_tensor
 from .trace.foreign import check_array, described, instead
@@ -43,71 +43,10 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Signature = tuple[Any, ...]
 
 MAX_FAMILIES = 256  # kinds of arguments and static values a function keeps plans for; those longest unused go first
 MAX_INSTANCES = 64  # plans made concrete for particular lengths; the oldest goes first
 ADOPT_FROM = 64 * 1024  # bytes: smaller captured arrays are compared by content at every call
-_SCALARS = {bool: "b", int: "i", float: "f"}
-
-
-# ------------------------------------------------------------------------------------------------ what a call looks like
-def _leaf_signature(leaf: Any) -> Signature | None:
-    """Of an array: (dtype, shape, None or strides or, which is refused, "misaligned"); of a Python scalar: its kind. None for
-    anything else."""
-    if type(leaf) is np.ndarray:
-        flags = leaf.flags
-        return (leaf.dtype, leaf.shape,
-                None if flags.c_contiguous and flags.aligned else leaf.strides if flags.aligned else "misaligned")
-    kind = _SCALARS.get(type(leaf))
-    return (kind,) if kind is not None else None
-
-
-@dataclass(eq=False)
-class Specialisation:
-    """One traced and planned form of a function, for a pattern of shapes."""
-
-    key: Signature  # structure, static values, leaf kinds
-    pattern: tuple[tuple[Extent, ...] | None, ...]  # per leaf: its shape, lengths that vary as Dims
-    plan: Plan
-    out_tree: TreeDef
-    out_constants: list[tuple[int, Any]]  # results that are no arrays: position, value
-    guards: guards.GuardSet
-    scalars: dict[int, str]
-    trace_seconds: float
-    instances: dict[Signature, Instance] = field(default_factory=dict)
-
-    def bind(self, shapes: Sequence[tuple[int, ...] | None]) -> dict[str, int] | None:
-        """The symbols' values for these shapes, or None when they do not fit."""
-        env: dict[str, int] = {}
-        for pattern, shape in zip(self.pattern, shapes):
-            if pattern is None or shape is None:
-                continue
-            for p, n in zip(pattern, shape):
-                if isinstance(p, Dim):
-                    name = str(p)
-                    if n < MIN_SYMBOL or env.setdefault(name, n) != n:
-                        return None
-                elif p != n:
-                    return None
-        return env if all(g.check(env) for g in self.plan.graph.env.guards) else None
-
-    def misfits(self, names: Sequence[str], shapes: Sequence[tuple[int, ...] | None]) -> list[str]:
-        """What differs, in words; empty when these shapes fit."""
-        env: dict[str, int] = {}
-        found = []
-        for name, pattern, shape in zip(names, self.pattern, shapes):
-            for axis, (p, n) in enumerate(zip(pattern or (), shape or ())):
-                if isinstance(p, Dim):
-                    if n < MIN_SYMBOL:
-                        found.append(f"axis {axis} of {name} has length {n}: lengths 0 and 1 are compiled for on their own")
-                    elif env.setdefault(str(p), n) != n:
-                        found.append(f"axis {axis} of {name} has length {n} where {p} is {env[str(p)]}")
-                elif p != n:
-                    found.append(f"axis {axis} of {name} has length {n}, not {p}")
-        if found:
-            return found
-        return [f"the condition {g} no longer holds" for g in self.plan.graph.env.guards if not g.check(env)]
 
 
 _jitted: weakref.WeakSet[Jitted[..., Any]] = weakref.WeakSet()
@@ -199,7 +138,7 @@ class Jitted(Generic[P, R]):
         else:
             values, static = self._bind(args, kwargs)
         structure = flatten_leaves(values, leaves)
-        signatures = tuple([_leaf_signature(leaf) for leaf in leaves])
+        signatures = tuple([leaf_signature(leaf) for leaf in leaves])
         key = (structure, signatures, static)
         if None in signatures or self.donate:
             key, static = self._prepare(values, leaves, structure, signatures, static)
@@ -296,7 +235,7 @@ class Jitted(Generic[P, R]):
                 raise ArgumentError(f"{self.name}(): {names[k]} is {described(leaf)}, neither an array nor a Python number",
                                     cure=instead(leaf, "a string or an object that chooses what is computed belongs in "
                                                        "static_argnames"))
-        signatures = tuple(("object",) if s is None and not isinstance(leaf, np.ndarray) else s or _leaf_signature(leaf)
+        signatures = tuple(("object",) if s is None and not isinstance(leaf, np.ndarray) else s or leaf_signature(leaf)
                            for s, leaf in zip(signatures, leaves))
         if self.donate:
             self._check_donated(leaves, structure)
@@ -326,7 +265,7 @@ class Jitted(Generic[P, R]):
 
     def _check_donated(self, leaves: list[Any], structure: Any) -> None:
         donated = self._donated(structure)
-        other = _overlap(leaves, donated)
+        other = overlap(leaves, donated)
         if other is not None:
             names = self._leaf_names(structure)
             raise DonationError(f"{self.name}(): {names[other[0]]} and {names[other[1]]} are the same memory, and one is donated",
@@ -410,13 +349,13 @@ class Jitted(Generic[P, R]):
             if n == "self" and old is not None and old[1] is not v:
                 out.append(f"self is another object of {key.__name__}" if old[0] is key else
                            f"self is an object of {key.__name__}, not of {old[0].__name__}")
-            elif n != "self" and old is not None and not _equal(old[0], key):
+            elif n != "self" and old is not None and not equal_statics(old[0], key):
                 out.append(f"the static argument {n} is {shown(v)}, not {shown(old[1])}")
         if structure != old_structure:
             return [*out, f"the arguments have the structure {TreeDef(structure)}, not {TreeDef(old_structure)}"]
         for name, new, old in zip(self._leaf_names(structure), kinds, old_kinds):
             count = sum(a != b for a, b in zip(new, old)) if len(new) == len(old) else 1
-            out += [f"{name} is {_kind_in_words(new)}, not {_kind_in_words(old)}"] * count
+            out += [f"{name} is {kind_in_words(new)}, not {kind_in_words(old)}"] * count
         return out
 
     def _instance(self, key: Signature, special: Specialisation, env: dict[str, int]) -> Any:
@@ -457,7 +396,7 @@ class Jitted(Generic[P, R]):
                                             f"on axis {axis} of {names[k]}, {n}",
                                             cure="give lengths that may differ names of their own")
                 elif any(old[k][axis] != n and old[k][axis] >= MIN_SYMBOL for old in seen):
-                    name = f"{_identifier(names[k])}_{axis}"
+                    name = f"{identifier(names[k])}_{axis}"
                 row.append(env.symbol(name, n) if name is not None and n >= MIN_SYMBOL else n)
             pattern.append(tuple(row))
         if shapes not in seen:
@@ -496,7 +435,7 @@ class Jitted(Generic[P, R]):
                 traced.append(Tensor(node, kind, trace, None))
             else:
                 node = ir.input_node(name, shape, self._dtype(name, leaf))
-                layouts[node] = contiguous(shape) if leaf.flags.c_contiguous else _strided(leaf, shape, self.name, name)
+                layouts[node] = contiguous(shape) if leaf.flags.c_contiguous else strided(leaf, shape, self.name, name)
                 traced.append(Tensor(node, None, trace, None))
             inputs.append(node)
             positions.append(k)
@@ -599,7 +538,7 @@ class Jitted(Generic[P, R]):
         watched = s.guards.describe() + [f"length condition: {g}" for g in s.plan.graph.env.guards]
         sections = [("arguments:", arguments), ("compiled anew because:", [f"  {m}" for m in self._misses]),
                     ("guards:", [f"  {g}" for g in watched])]
-        return Explanation(title, [p for p in sections if p[1]] + decisions(s.plan, _divided(s)))
+        return Explanation(title, [p for p in sections if p[1]] + decisions(s.plan, s.divided()))
 
     def clear(self) -> None:
         """Forget all plans. Kernels stay in the cache."""
@@ -614,59 +553,6 @@ class Jitted(Generic[P, R]):
 def _no_memory(name: str, err: Exception) -> BackendError:
     return BackendError(f"{name}() needs more memory than there is: {str(err) or type(err).__name__}",
                         cure="use smaller arrays, or fewer of them at once")
-
-
-def _divided(special: Specialisation) -> set[int]:
-    """The numbers of the launches that threads share, for the latest lengths."""
-    if not special.instances:
-        return set()
-    latest = next(reversed(special.instances.values()))
-    divided = {id(step) for step, row in zip(latest.sites, latest.rows) if row[3]}
-    return {k for k, step in enumerate(special.plan.launches) if id(step) in divided}
-
-
-def _equal(a: Any, b: Any) -> bool:
-    """Of static values, which may be of the user's classes."""
-    try:
-        return bool(a == b)
-    except Exception:
-        return False
-
-
-def _overlap(leaves: Sequence[Any], donated: frozenset[int]) -> tuple[int, int] | None:
-    """The positions of two arrays that share memory and of which one is donated; None when there are none."""
-    spans = sorted((address(a), a.nbytes if a.flags.c_contiguous else -1, k)
-                   for k, a in enumerate(leaves) if type(a) is np.ndarray and a.size)
-    reach = given = 0  # where the arrays before this one end; the donated ones of them
-    for start, nbytes, k in spans:
-        if nbytes < 0 or start < (reach if k in donated else given):
-            break
-        reach = max(reach, start + nbytes)
-        given = max(given, start + nbytes) if k in donated else given
-    else:
-        return None
-    arrays = sorted(k for _, _, k in spans)
-    return next(((min(j, k), max(j, k)) for j in sorted(donated) for k in arrays
-                 if j != k and type(leaves[j]) is np.ndarray and np.shares_memory(leaves[j], leaves[k])), None)
-
-
-def _kind_in_words(kind: Signature) -> str:
-    if len(kind) == 1:
-        return {"b": "a Python bool", "i": "a Python int", "f": "a Python float"}.get(kind[0], "an object")
-    layout = "" if kind[2] is None else f" with strides {kind[2]}"
-    return f"{kind[0]} of rank {kind[1]}{layout}"
-
-
-def _identifier(name: str) -> str:
-    return "".join(c if c.isalnum() else "_" for c in name).strip("_")
-
-
-def _strided(array: np.ndarray[Any, Any], shape: tuple[Extent, ...], function: str, name: str) -> Layout:
-    """The layout of an array with any strides. Raises ArgumentError when elements do not lie on whole steps."""
-    if any(s % array.itemsize for s in array.strides):
-        raise ArgumentError(f"{function}(): {name} has strides {array.strides}, no multiples of its itemsize {array.itemsize}",
-                            cure="pass a copy: np.ascontiguousarray(x)")
-    return Layout(shape, tuple(s // array.itemsize for s in array.strides))
 
 
 class _Progress(threading.local):
