@@ -31,7 +31,6 @@ from ..core.errors import (
 from ..core.ir import Node
 from ..core.layout import Shape
 from ..core.source import Location, is_library_file, locate, user_location
-from .instead import by_meaning
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,10 +49,6 @@ class Trace:
     def wrap(self, node: Node, weak: str | None = None, where: Location | None = None) -> Any:
         """The traced value of a node."""
         return Traced.final(node, weak, self, where)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """`x.trace()`: the name of an array's method is taken by a field of traced values."""
-        fail(UnsupportedFunctionError, "x.trace() is not covered for traced values", by_meaning("trace"))
 
 
 class _Stack(threading.local):
