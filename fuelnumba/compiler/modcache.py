@@ -21,6 +21,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock  # here and not where it is needed: it brings modules with locks of their own at forks, after ours
 from platformdirs import user_cache_dir
 
 from ..core.errors import CacheError, CompileError
@@ -142,8 +143,6 @@ def _obtain_once(source: Source) -> int:
     start = time.perf_counter()
     found = _read(path)
     if found is None:
-        from filelock import FileLock  # a sixth of the package's import time, and needed only here
-
         try:
             path.parent.mkdir(mode=0o700, exist_ok=True)
             with FileLock(path.with_suffix(".lock")):
