@@ -12,13 +12,34 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import os
 import textwrap
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..core.dtypes import DType
 from ..core.errors import CompileError
+
+_parsing = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _parsing
+    _parsing = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _parse(text: str, mode: str = "exec") -> Any:
+    """As ast.parse, by one thread at a time: CPython 3.11 counts the depth of the trees it makes for all threads together,
+    and raises a SystemError when they meet there."""
+    with _parsing:
+        return ast.parse(text, mode=mode)
+
 
 HELPER_FILES = ("half", "arith", "vmath")
 WIDE = {"f32": "f64", "f64": "f64"}  # what sums over many blocks are kept in; integers in i64
@@ -46,7 +67,7 @@ def helpers() -> dict[str, ast.FunctionDef]:
     found: dict[str, ast.FunctionDef] = {}
     folder = Path(__file__).parent.parent / "kernels"
     for name in HELPER_FILES:
-        for node in ast.parse((folder / f"{name}.py").read_text("utf-8")).body:
+        for node in _parse((folder / f"{name}.py").read_text("utf-8")).body:
             if isinstance(node, ast.FunctionDef) and _is_straight(node):
                 found[node.name] = node
     return found
@@ -76,7 +97,7 @@ def kernel_text(fn: Callable[..., Any]) -> str:
 
 
 def parse_kernel(fn: Callable[..., Any]) -> ast.FunctionDef:
-    node = ast.parse(kernel_text(fn)).body[0]
+    node = _parse(kernel_text(fn)).body[0]
     assert isinstance(node, ast.FunctionDef)
     return node
 
@@ -86,7 +107,7 @@ class _Specialise(ast.NodeTransformer):
     def __init__(self, pointers: Mapping[str, DType], variables: Mapping[str, DType], bake: Mapping[str, Any],
                  generic: frozenset[str]):
         self.pointers, self.generic = pointers, generic
-        self.bake = {k: ast.parse(v if isinstance(v, str) else repr(v), mode="eval").body for k, v in bake.items()}
+        self.bake = {k: _parse(v if isinstance(v, str) else repr(v), mode="eval").body for k, v in bake.items()}
         self.types = {v: d.compute for v, d in variables.items()}
         self.main = self.types.get("T", "f32")
         self.types["W"] = WIDE.get(self.main, "i64")
@@ -151,7 +172,7 @@ class _Specialise(ast.NodeTransformer):
     def _converted(self, dtype: DType | None, way: int, value: ast.expr) -> ast.expr:
         if dtype is None or dtype.name not in CONVERSIONS:
             return value
-        wrapper = ast.parse(CONVERSIONS[dtype.name][way].format("_"), mode="eval").body
+        wrapper = _parse(CONVERSIONS[dtype.name][way].format("_"), mode="eval").body
         return _Replace("_", value).visit(wrapper)
 
 
@@ -171,7 +192,7 @@ def _pointer_name(call: ast.Call, position: int = 0) -> str:
 
 
 def _expr(pattern: str, index: ast.expr) -> ast.expr:
-    node = ast.parse(pattern, mode="eval").body
+    node = _parse(pattern, mode="eval").body
     assert isinstance(node, ast.Subscript)
     node.slice = index
     return node
@@ -264,7 +285,7 @@ class _Rename(ast.NodeTransformer):
 
 
 def _copy(e: ast.expr) -> ast.expr:
-    return ast.parse(ast.unparse(e), mode="eval").body
+    return _parse(ast.unparse(e), mode="eval").body
 
 
 def inline_helpers(body: list[ast.stmt]) -> list[ast.stmt]:
@@ -274,7 +295,7 @@ def inline_helpers(body: list[ast.stmt]) -> list[ast.stmt]:
 
 def flatten_text(text: str) -> str:
     """Flat source of a module that defines one function."""
-    tree = ast.parse(text)
+    tree = _parse(text)
     f = tree.body[0]
     assert isinstance(f, ast.FunctionDef)
     f.body = inline_helpers(f.body)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import itertools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -298,3 +299,23 @@ def test_a_key_says_everything_the_text_depends_on() -> None:
                     source = codegen.kernel_source(k, dtypes, _baked(k, value))
                     text = source.text().replace(source.name, "f")
                     assert keys.setdefault(source.key, text) == text
+
+
+def test_threads_parse_one_after_the_other() -> None:
+    """CPython 3.11's own ast.parse raises SystemError now and then when several threads are in it."""
+    text = inspect.getsource(vmath)
+    failed: list[Exception] = []
+
+    def parse() -> None:
+        try:
+            for _ in range(4):
+                flatten._parse(text)
+        except Exception as err:
+            failed.append(err)
+
+    threads = [threading.Thread(target=parse) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failed
