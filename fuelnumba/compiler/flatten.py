@@ -25,13 +25,8 @@ from ..core.errors import CompileError
 _parsing = threading.Lock()
 
 
-def _after_fork() -> None:
-    global _parsing
-    _parsing = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+if hasattr(os, "register_at_fork"):  # a fork waits: in a child, the depth would stay as another thread left it
+    os.register_at_fork(before=_parsing.acquire, after_in_parent=_parsing.release, after_in_child=_parsing.release)
 
 
 def _parse(text: str, mode: str = "exec") -> Any:

@@ -21,7 +21,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock  # here and not where it is needed: it brings modules with locks of their own at forks, after ours
+from filelock import FileLock  # not where it is needed: hooks at forks of modules that it imports must be older than ours
 from platformdirs import user_cache_dir
 
 from ..core.errors import CacheError, CompileError

@@ -56,10 +56,10 @@ def namespace() -> dict[str, Any]:
     import numpy as np
 
     words = {name: getattr(intrinsics, name) for name in intrinsics.__all__} | {"np": np}
-    return words | {name: _function(name, words) for name in sorted(flatten.FUNCTIONS)}
+    return words | {name: _function(name) for name in sorted(flatten.FUNCTIONS)}
 
 
-def _function(name: str, words: dict[str, Any]) -> Any:
+def _function(name: str) -> Any:
     """An elementary function as a word: a call of code that is compiled when it is first needed, and that LLVM inlines."""
     kind = types.float32 if name.endswith("f32") else types.float64
     signature = kind(*[kind] * len(flatten.helpers()[name].args.args))

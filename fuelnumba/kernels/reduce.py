@@ -1,7 +1,7 @@
 """Reductions: sum mean prod max min any all over any axes, argmax argmin over one.
 
 Two kernels serve the first seven. `reduce_rows` makes one output per work item; `reduce_columns` makes 256
-neighbouring outputs at once, for arrays reduced over outer axes. Both walk any layout: kept and reduced axes
+or 1024 neighbouring outputs at once, for arrays reduced over outer axes. Both walk any layout: kept and reduced axes
 are collapsed separately.
 """
 

@@ -246,10 +246,6 @@ def _native() -> tuple[Any, Any, Any]:
     return walk, serve, call
 
 
-def walker() -> Any:
-    return _native()[0]
-
-
 @cache
 def _give_way() -> int:
     """The address of the system call that lets another thread run."""

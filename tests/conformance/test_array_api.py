@@ -177,10 +177,9 @@ def kind(result: Any) -> Any:
     return "refused" if isinstance(result, (Refused, FuelError)) else result
 
 
-@every
-def test_dtypes(name: str) -> None:
-    """All in one trace that computes nothing: dtypes are known without."""
-    calls, found = list(dtype_calls(name)), []
+def kinds_while_tracing(calls: Sequence[Call]) -> list[Any]:
+    """The kind of each call's result, or "refused", in one trace that computes nothing."""
+    found: list[Any] = []
 
     @fn.jit
     def f(given: Sequence[Any], x: Any) -> Any:
@@ -192,6 +191,14 @@ def test_dtypes(name: str) -> None:
         return x
 
     f([list(c.arrays) for c in calls], np.zeros(1))
+    return found
+
+
+@every
+def test_dtypes(name: str) -> None:
+    """All in one trace that computes nothing: dtypes are known without."""
+    calls = list(dtype_calls(name))
+    found = kinds_while_tracing(calls)
     for call, got in zip(calls, found, strict=True):
         want = kind(meant(call, outcome(expected, call)))
         assert got == want, f"{call!r} is {got}, expected {want}"
@@ -199,18 +206,8 @@ def test_dtypes(name: str) -> None:
 
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_in_place_operators_keep_the_dtype(name: str) -> None:
-    calls, found = [build(name, First(), dtypes) for dtypes in itertools.product(DTYPES, repeat=2)], []
-
-    @fn.jit
-    def f(given: Sequence[Any], x: Any) -> Any:
-        for call, arrays in zip(calls, given):
-            try:
-                found.append(kind(call.on(np, arrays)))
-            except FuelError:
-                found.append("refused")
-        return x
-
-    f([list(c.arrays) for c in calls], np.zeros(1))
+    calls = [build(name, First(), dtypes) for dtypes in itertools.product(DTYPES, repeat=2)]
+    found = kinds_while_tracing(calls)
     for call, got in zip(calls, found, strict=True):
         fresh = Call(call.name, call.args, call.kwargs, tuple(a.copy() for a in call.arrays))
         want = kind(meant(call, outcome(by_numpy, fresh)))
