@@ -408,6 +408,7 @@ class Jitted(Generic[P, R]):
                     shapes: tuple[Any, ...]) -> Specialisation:
         structure, _, static = family
         start = time.perf_counter()
+        bound = bindings.current()  # before the trace: an op may be declared anew while it runs
         env = SymEnv()
         pattern = self._pattern(family, shapes, env)
         names = self._leaf_names(structure)
@@ -465,7 +466,7 @@ class Jitted(Generic[P, R]):
                                     cure="return the value instead: what a trace stores elsewhere is not computed")
         donated = self._donated(structure) if self.donate else frozenset()
         graph = Graph(inputs, outputs, self.name, env, frozenset(positions.index(k) for k in donated))
-        plan = make_plan(graph, layouts)
+        plan = make_plan(graph, layouts, bound)
         watch.check()  # makes ready what later calls need
         if positions != list(range(len(leaves))):
             for s in plan.storages:

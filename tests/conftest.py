@@ -68,8 +68,8 @@ def _verified(run: Callable[..., Any]) -> Callable[..., Any]:
 
 def _ordered(run: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(run)
-    def call(graph: ir.Graph, before: Mapping[ir.Node, set[ir.Node]]) -> Any:
-        steps = run(graph, before)
+    def call(graph: ir.Graph, before: Mapping[ir.Node, set[ir.Node]], *rest: Any) -> Any:
+        steps = run(graph, before, *rest)
         done: dict[ir.Node, int] = {}
         for k, step in enumerate(steps):
             done.update(dict.fromkeys(step.nodes, k))

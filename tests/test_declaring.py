@@ -43,7 +43,7 @@ def notebook() -> Iterator[Notebook]:
         vars(fn.ops).pop(name, None)
     for op, kernels in before.values():
         op.kernels[:] = kernels
-    for key in list(bindings._user):
+    for key in list(bindings.current().user):
         fn.unregister_kernel(key[0], key[1])
 
 

@@ -1,16 +1,21 @@
 """The binding table: which kernels serve an op for given dtypes on a backend. Our kernels come from the op definitions; a
-user's own Numba functions are added by `register_kernel` and tried first."""
+user's own Numba functions are added by `register_kernel` and tried first.
+
+A plan is made with one `Bindings`, what is bound at one moment: kernels may be registered in another thread meanwhile, and
+the passes must agree on what serves a node.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.dtypes import DType, dtype_of
 from ..core.errors import ArgumentError, CompileError, NoKernelError
 from ..core.ir import Node
-from ..core.ops import CPU, OPS, Kernel, Operand, on_change
+from ..core.ops import CPU, OPS, Kernel, OpDef, Operand, on_change
 from ..trace.traced import located
 
 
@@ -40,15 +45,19 @@ class UserKernel:
                                cure="the whole of Numba's message is this error's __cause__") from err
 
 
-_user: dict[tuple[str, tuple[DType, ...], str], UserKernel] = {}
+Key = tuple[str, tuple[DType, ...], str]
+
+_user: dict[Key, UserKernel] = {}  # never changed: another takes its place
 _changes: list[str] = []  # why plans were no longer right
+_lock = threading.RLock()
 generation = 0  # how many changes there were: plans made under another number are made again
 
 
 def _changed(reason: str) -> None:
     global generation
-    _changes.append(reason)
-    generation = len(_changes)
+    with _lock:
+        _changes.append(reason)
+        generation = len(_changes)
 
 
 on_change.append(_changed)
@@ -57,6 +66,58 @@ on_change.append(_changed)
 def change_since(made_under: int) -> str:
     """The latest change since a generation, in words."""
     return _changes[-1] if made_under < generation else ""
+
+
+@dataclass(frozen=True, eq=False)
+class Bindings:
+    """What is bound at one moment, on one backend."""
+
+    user: Mapping[Key, UserKernel]
+    generation: int
+    backend: str = CPU
+    _ours: dict[OpDef, list[Kernel]] = field(default_factory=dict)  # as first looked at
+
+    def user_kernel(self, node: Node) -> UserKernel | None:
+        return self.user.get((node.op.name, key_dtypes(node), self.backend)) if self.user else None
+
+    def kernels(self, node: Node) -> list[Kernel]:
+        """Our kernels for this op and these dtypes, best first."""
+        ours = self._ours.get(node.op)
+        if ours is None:
+            ours = self._ours[node.op] = [k for k in node.op.kernels if k.backend == self.backend]
+        dtypes = key_dtypes(node)
+        return [k for k in ours if k.match(dtypes) is not None]
+
+    def kernel_named(self, node: Node, name: str) -> Kernel:
+        self.kernels(node)
+        return next(k for k in self._ours[node.op] if k.name == name)
+
+    def is_bound(self, node: Node) -> bool:
+        return bool(self.user_kernel(node) or self.kernels(node))
+
+    def is_fusible(self, node: Node) -> bool:
+        """Whether code is generated for the node: an elementwise op, unless a user's kernel serves it."""
+        return node.op.is_elementwise and self.user_kernel(node) is None
+
+    def choose(self, node: Node, inputs: Sequence[Operand], attrs: Mapping[str, Any]) -> tuple[Kernel | None, list[str]]:
+        """The first kernel that accepts these operands, and why the ones before it refused."""
+        refused: list[str] = []
+        for k in self.kernels(node):
+            reason = None
+            if not k.strided:
+                loose = [n for n, i in zip(node.op.inputs, inputs) if not i.layout.is_contiguous]
+                reason = f"{', '.join(loose)} not contiguous" if loose else None
+            if reason is None and k.accepts is not None:
+                reason = k.accepts(inputs, attrs)
+            if reason is None:
+                return k, refused
+            refused.append(f"{k.name}: {reason}")
+        return None, refused
+
+
+def current(backend: str = CPU) -> Bindings:
+    with _lock:
+        return Bindings(_user, generation, backend)
 
 
 @located
@@ -69,6 +130,7 @@ def register_kernel(op: str, dtypes: Sequence[Any], fn: Callable[..., Any], *, b
     after its definition was run again. Raises ArgumentError for an unknown op or backend, or when the key is taken by
     another function (`unregister_kernel` frees it).
     """
+    global _user
     if op not in OPS:
         raise ArgumentError(f"there is no op {op!r}", cure="python -m fuelnumba ops lists them")
     if backend != CPU:
@@ -83,11 +145,12 @@ def register_kernel(op: str, dtypes: Sequence[Any], fn: Callable[..., Any], *, b
     if not least + 1 <= len(key[1]) <= most + 1:
         raise ArgumentError(f"{op} has {least} inputs and one output; got {len(key[1])} dtypes",
                             cure="give the dtypes of the inputs, then that of the output")
-    if key in _user and _place(_user[key].fn) != _place(fn):
-        raise ArgumentError(f"{op} has a registered kernel for {_dtypes(key[1])} on {backend} already",
-                            cure="unregister_kernel frees the key")
-    _user[key] = UserKernel(fn, key[1], backend, op)
-    _changed("kernels were registered or removed")
+    with _lock:
+        if key in _user and _place(_user[key].fn) != _place(fn):
+            raise ArgumentError(f"{op} has a registered kernel for {_dtypes(key[1])} on {backend} already",
+                                cure="unregister_kernel frees the key")
+        _user = {**_user, key: UserKernel(fn, key[1], backend, op)}
+        _changed("kernels were registered or removed")
 
 
 def _place(fn: Any) -> tuple[str, str]:
@@ -98,48 +161,20 @@ def _place(fn: Any) -> tuple[str, str]:
 @located
 def unregister_kernel(op: str, dtypes: Sequence[Any], *, backend: str = CPU) -> None:
     """Remove a registered kernel. Raises ArgumentError when there is none under this key."""
+    global _user
     key = (op, tuple(dtype_of(d) for d in dtypes), backend)
-    if _user.pop(key, None) is None:
-        raise ArgumentError(f"{op} has no registered kernel for {_dtypes(key[1])} on {backend}",
-                            cure="give the dtypes it was registered with")
-    _changed("kernels were registered or removed")
+    with _lock:
+        if key not in _user:
+            raise ArgumentError(f"{op} has no registered kernel for {_dtypes(key[1])} on {backend}",
+                                cure="give the dtypes it was registered with")
+        _user = {k: kernel for k, kernel in _user.items() if k != key}
+        _changed("kernels were registered or removed")
 
 
 def key_dtypes(node: Node) -> tuple[DType, ...]:
     """Inputs in order without the destroyed one, then the output."""
     inputs = [i.dtype for k, i in enumerate(node.inputs) if k != node.op.destroys]
     return (*inputs, node.dtype)
-
-
-def user_kernel(node: Node, backend: str = CPU) -> UserKernel | None:
-    return _user.get((node.op.name, key_dtypes(node), backend)) if _user else None
-
-
-def kernels(node: Node, backend: str = CPU) -> list[Kernel]:
-    """Our kernels for this op and these dtypes, best first."""
-    dtypes = key_dtypes(node)
-    return [k for k in node.op.kernels if k.backend == backend and k.match(dtypes) is not None]
-
-
-def is_bound(node: Node, backend: str = CPU) -> bool:
-    return bool(user_kernel(node, backend) or kernels(node, backend))
-
-
-def choose(node: Node, inputs: Sequence[Operand], attrs: Mapping[str, Any],
-           backend: str = CPU) -> tuple[Kernel | None, list[str]]:
-    """The first kernel that accepts these operands, and why the ones before it refused."""
-    refused: list[str] = []
-    for k in kernels(node, backend):
-        reason = None
-        if not k.strided:
-            loose = [n for n, i in zip(node.op.inputs, inputs) if not i.layout.is_contiguous]
-            reason = f"{', '.join(loose)} not contiguous" if loose else None
-        if reason is None and k.accepts is not None:
-            reason = k.accepts(inputs, attrs)
-        if reason is None:
-            return k, refused
-        refused.append(f"{k.name}: {reason}")
-    return None, refused
 
 
 def no_kernel(node: Node, refused: Sequence[str] = (), backend: str = CPU) -> NoKernelError:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ..core import ir, scalar
 from ..core.dims import same_shape
 from ..core.ir import Graph, Node
-from . import bindings
+from .bindings import Bindings
 from .lower import view_base
 
 MAX_WEIGHT, MAX_POINTERS = 250, 24  # past these, compile time and registers cost more than a pass over memory (measured)
@@ -21,11 +21,8 @@ class Step:
     """One launch: the nodes it computes (several only for a region) and those of them that others read."""
 
     nodes: list[Node]
+    is_region: bool
     outputs: list[Node] = field(default_factory=list)
-
-    @property
-    def is_region(self) -> bool:
-        return self.nodes[0].op.is_elementwise and bindings.user_kernel(self.nodes[0]) is None
 
 
 def _runs(node: Node) -> bool:
@@ -52,13 +49,14 @@ def _in_order(nodes: list[Node], before: Mapping[Node, set[Node]]) -> list[Node]
     return list(out)
 
 
-def fuse(graph: Graph, before: Mapping[Node, set[Node]]) -> list[Step]:
+def fuse(graph: Graph, before: Mapping[Node, set[Node]], bound: Bindings) -> list[Step]:
     """The steps of a graph, in the order they run."""
     nodes = [n for n in _in_order(graph.nodes(), before) if _runs(n)]
     group: dict[Node, int] = {}  # node -> number of its step
     members: dict[int, list[Node]] = {}
     needs: dict[int, int] = {}  # step -> bits of all steps that must run before it
     pinned = {r for readers in before.values() for r in readers} | set(before)
+    free = {n for n in nodes if n not in pinned and bound.is_fusible(n)}
 
     def direct(n: Node) -> set[int]:
         return {group[p] for p in _producers(n)} | {group[r] for r in before.get(n, ()) if r in group}
@@ -69,12 +67,12 @@ def fuse(graph: Graph, before: Mapping[Node, set[Node]]) -> list[Step]:
         for g in wanted:
             bits |= needs[g] | 1 << g
         home = None
-        if n.op.is_elementwise and n not in pinned and bindings.user_kernel(n) is None:
+        if n in free:
             for p in n.inputs:
                 if p not in group:
                     continue
                 g = group[p]
-                if not _fusible(members[g], n, pinned) or _reads_view_of(members[g], [n]):
+                if not _fusible(members[g], n, free) or _reads_view_of(members[g], [n]):
                     continue
                 others = 0  # what n needs apart from g must not need g
                 for w in wanted - {g}:
@@ -93,8 +91,8 @@ def fuse(graph: Graph, before: Mapping[Node, set[Node]]) -> list[Step]:
                 for g, old in needs.items():  # whatever needs the region now needs these too
                     if old >> home & 1:
                         needs[g] = old | bits
-            _merge_into(home, n, group, members, needs, pinned)
-    steps = {g: Step(m) for g, m in members.items()}
+            _merge_into(home, n, group, members, needs, free)
+    steps = {g: Step(m, bound.is_fusible(m[0])) for g, m in members.items()}
     users = _readers(nodes)
     roots = {view_base(o) for o in graph.outputs}
     for g, s in steps.items():
@@ -102,10 +100,8 @@ def fuse(graph: Graph, before: Mapping[Node, set[Node]]) -> list[Step]:
     return _ordered(steps, group, before)
 
 
-def _fusible(region: list[Node], n: Node, pinned: set[Node]) -> bool:
-    first = region[0]
-    return (first.op.is_elementwise and first not in pinned and bindings.user_kernel(first) is None
-            and same_shape(first.shape, n.shape) and _weight([*region, n]) <= MAX_WEIGHT
+def _fusible(region: list[Node], n: Node, free: set[Node]) -> bool:
+    return (region[0] in free and same_shape(region[0].shape, n.shape) and _weight([*region, n]) <= MAX_WEIGHT
             and len(_reads([*region, n])) < MAX_POINTERS)
 
 
@@ -124,11 +120,11 @@ def _reads_view_of(region: list[Node], nodes: list[Node]) -> bool:
 
 
 def _merge_into(home: int, n: Node, group: dict[Node, int], members: dict[int, list[Node]], needs: dict[int, int],
-                pinned: set[Node]) -> None:
+                free: set[Node]) -> None:
     """Pull the other elementwise regions that n reads into its own, where no path leads around."""
     for p in n.inputs:
         g = group.get(p)
-        if g is None or g == home or not _fusible(members[g], n, pinned):
+        if g is None or g == home or not _fusible(members[g], n, free):
             continue
         merged = members[g] + members[home]
         if _weight(merged) > MAX_WEIGHT or len(_reads(merged)) > MAX_POINTERS or _reads_view_of(members[g], members[home]):

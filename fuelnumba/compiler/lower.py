@@ -13,14 +13,15 @@ from ..core.ir import Graph, Node
 from ..core.layout import Layout, contiguous
 from ..core.ops import OPS, OpDef, Operand
 from ..core.source import Location
-from . import bindings
+from .bindings import Bindings, no_kernel
 from .rules import simplify
 
 
 class Builder:
     """Makes lowered nodes: each is simplified, then written out if its op is a composite."""
 
-    def __init__(self) -> None:
+    def __init__(self, bound: Bindings) -> None:
+        self.bound = bound
         self.where: Location | None = None
 
     def op(self, op: OpDef | str, inputs: Sequence[Node], **attrs: Any) -> Node:
@@ -41,14 +42,14 @@ class Builder:
             return simpler if simpler in node.inputs else self.lower(simpler)
         op = node.op
         is_direct = op.expr is not None or op.name == "cast" or op.kind == "leaf" or op.is_view
-        if op.decompose is not None and not is_direct and not bindings.is_bound(node):
+        if op.decompose is not None and not is_direct and not self.bound.is_bound(node):
             return op.decompose(self, node.inputs, **node.attributes)
         return node
 
 
-def lower(graph: Graph) -> Graph:
+def lower(graph: Graph, bound: Bindings) -> Graph:
     """Simplify and write out composites, to a fixpoint (one pass over a graph in topological order reaches it)."""
-    build = Builder()
+    build = Builder(bound)
 
     def rewrite(node: Node, inputs: tuple[Node, ...]) -> Node:
         build.where = node.where
@@ -102,7 +103,7 @@ def view_base(node: Node) -> Node:
     return node
 
 
-def legalise(graph: Graph, layouts: Layouts) -> Graph:
+def legalise(graph: Graph, layouts: Layouts, bound: Bindings) -> Graph:
     """Insert the copies that kernels need. Raises NoKernelError for a node nothing serves."""
 
     def copy(node: Node) -> Node:
@@ -118,7 +119,7 @@ def legalise(graph: Graph, layouts: Layouts) -> Graph:
 
     def rewrite(node: Node, inputs: tuple[Node, ...]) -> Node:
         op = node.op
-        if op.kind == "leaf" or op.is_elementwise and bindings.user_kernel(node) is None:
+        if op.kind == "leaf" or bound.is_fusible(node):
             return ir.with_inputs(node, inputs)
         inputs = tuple(copy(i) if i.op is ir.FULL else i for i in inputs)
         if op.is_view:
@@ -129,18 +130,18 @@ def legalise(graph: Graph, layouts: Layouts) -> Graph:
         if op.destroys is not None:
             inputs = tuple(whole(i) if k == op.destroys else i for k, i in enumerate(inputs))
         new = ir.with_inputs(node, inputs)
-        if bindings.user_kernel(new) is not None:
+        if bound.user_kernel(new) is not None:
             return ir.with_inputs(new, tuple(map(dense, inputs)))
         read = [i for k, i in enumerate(inputs) if k != op.destroys]
-        kernel, _ = bindings.choose(new, [layouts.operand(i) for i in read], node.attributes)
+        kernel, _ = bound.choose(new, [layouts.operand(i) for i in read], node.attributes)
         if kernel is None:  # copies may help: first of the loose inputs one by one, then of all
             for attempt in [{i} for i in read if not layouts(i).is_contiguous] + [set(read)]:
                 tried = tuple(dense(i) if i in attempt else i for i in inputs)
                 kept = [i for k, i in enumerate(tried) if k != op.destroys]
-                kernel, refused = bindings.choose(new, [layouts.operand(i) for i in kept], node.attributes)
+                kernel, refused = bound.choose(new, [layouts.operand(i) for i in kept], node.attributes)
                 if kernel is not None:
                     return ir.with_inputs(new, tried)
-            raise bindings.no_kernel(new, refused)
+            raise no_kernel(new, refused)
         return new
 
     graph = ir.rebuild(graph, rewrite)

@@ -17,7 +17,7 @@ from ..core.layout import Layout, contiguous
 from ..core.ops import Kernel, Launch
 from ..core.source import Location
 from . import bindings
-from .bindings import UserKernel
+from .bindings import Bindings, UserKernel
 from .codegen import Source, kernel_source, region_source
 from .fuse import Step, fuse
 from .lower import Layouts, legalise, lower, storage_root
@@ -110,20 +110,22 @@ class Plan:
         return plan_html(self)
 
 
-def make_plan(graph: Graph, input_layouts: Mapping[Node, Layout]) -> Plan:
-    """Lower, order, fuse and lay out a traced graph. Raises NoKernelError, GraphError."""
+def make_plan(graph: Graph, input_layouts: Mapping[Node, Layout], bound: Bindings | None = None) -> Plan:
+    """Lower, order, fuse and lay out a traced graph, with what was bound when its trace began, or is bound now. Raises
+    NoKernelError, GraphError."""
+    bound = bound or bindings.current()
     with dims.tracing(graph.env):
         layouts = Layouts(input_layouts)
-        lowered = lower(graph)
-        lowered = legalise(lowered, layouts)
+        lowered = lower(graph, bound)
+        lowered = legalise(lowered, layouts, bound)
         lowered, before = order_writes(lowered)
-        steps = fuse(lowered, before)
-        return _Planner(graph, lowered, layouts).plan(steps)
+        steps = fuse(lowered, before, bound)
+        return _Planner(graph, lowered, layouts, bound).plan(steps)
 
 
 class _Planner:
-    def __init__(self, graph: Graph, lowered: Graph, layouts: Layouts):
-        self.graph, self.lowered, self.layouts = graph, lowered, layouts
+    def __init__(self, graph: Graph, lowered: Graph, layouts: Layouts, bound: Bindings):
+        self.graph, self.lowered, self.layouts, self.bound = graph, lowered, layouts, bound
         self.storages: dict[Node, Storage] = {}
         self.scratch: list[Storage] = []
 
@@ -136,7 +138,8 @@ class _Planner:
                     storage.first = k if storage.first < 0 else storage.first
                     storage.last = k
                 launches.append(launch)
-        return Plan(self.graph, self.lowered, launches, [*self.storages.values(), *self.scratch], outputs, bindings.generation)
+        return Plan(self.graph, self.lowered, launches, [*self.storages.values(), *self.scratch], outputs,
+                    self.bound.generation)
 
     # -- storage
     def storage(self, node: Node) -> Storage:
@@ -183,12 +186,12 @@ class _Planner:
         result = self.layouts.operand(node)
         pointers = [self.pointer(n) for n in (*read, node)]
         reads, writes = [self.storage(i) for i in read], [self.storage(node)]
-        user = bindings.user_kernel(node)
+        user = self.bound.user_kernel(node)
         if user is not None:
             arrays = [(p, o.layout, o.dtype) for p, o in zip(pointers, [*operands, result])]
             return [LaunchStep(node.op.name, None, list(node.attributes.values()), 1, 1, node.where, [node], user=user,
                                arrays=arrays, reads=reads, writes=writes, note="registered by the user")]
-        kernel, refused = bindings.choose(node, operands, node.attributes)
+        kernel, refused = self.bound.choose(node, operands, node.attributes)
         if kernel is None:
             raise bindings.no_kernel(node, refused)
         launch = kernel.launch(operands, [result], node.attributes)
@@ -203,7 +206,7 @@ class _Planner:
         parts = self._launch(node, kernel, launch, (*(i.dtype for i in read), dtype), [*sources, Pointer(between, 0)], reads,
                              [between], note)
         parts.label += " in parts"
-        last = next(k for k in node.op.kernels if k.name == (launch.finish_with or kernel.name) and k.backend == kernel.backend)
+        last = self.bound.kernel_named(node, launch.finish_with or kernel.name)
         return [parts, self._launch(node, last, launch.finish, (dtype, node.dtype), [Pointer(between, 0), target], [between],
                                     writes, note)]
 

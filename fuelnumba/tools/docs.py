@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -122,6 +123,10 @@ def with_tables(text: str) -> str:
 
 
 # ------------------------------------------------------------------------------------------------ examples
+#: Variables by which pytest and others print more, less or in colour. CI is one: pytest does not shorten its summary then.
+CHANGES_OUTPUT = {"CI", "BUILD_NUMBER", "COLUMNS", "FORCE_COLOR", "NO_COLOR", "PY_COLORS", "PYTEST_ADDOPTS"}
+
+
 def run_examples(text: str) -> list[str]:
     """What each `python` block of a document prints. Raises RuntimeError with the traceback when one fails."""
     codes = [m["code"] for m in EXAMPLE.finditer(text)]
@@ -134,7 +139,8 @@ def run_examples(text: str) -> list[str]:
             path.parent.mkdir()
             path.write_text(code, "utf-8")
             paths.append(str(path))
-        done = subprocess.run([sys.executable, "-c", _RUNNER, *paths], capture_output=True, encoding="utf-8", cwd=folder)
+        done = subprocess.run([sys.executable, "-c", _RUNNER, *paths], capture_output=True, encoding="utf-8", cwd=folder,
+                              env={k: v for k, v in os.environ.items() if k not in CHANGES_OUTPUT})
         if done.returncode:
             raise RuntimeError(done.stderr)
         printed = done.stdout.split(_SEPARATOR)[1:]

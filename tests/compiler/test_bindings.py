@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fuelnumba import jit, ops, register_kernel, unregister_kernel
-from fuelnumba.compiler import bindings
+from fuelnumba.compiler import bindings, plan
 from fuelnumba.compiler.lower import Layouts, legalise
 from fuelnumba.core import dtypes as dt
 from fuelnumba.core import ir
@@ -25,11 +25,11 @@ f32 = np.float32
 @pytest.fixture
 def registered() -> Iterator[Callable[..., None]]:
     """register_kernel, undone at the end of the test."""
-    before = dict(bindings._user)
+    before = bindings.current().user
 
     yield register_kernel
 
-    for key in bindings._user.keys() - before.keys():
+    for key in bindings.current().user.keys() - before.keys():
         unregister_kernel(key[0], key[1])
 
 
@@ -190,8 +190,57 @@ def test_messages(registered: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("change", ["register", "unregister"])
+@pytest.mark.parametrize("after", ["lower", "legalise", "order_writes", "fuse", "_call_traced"])
+def test_a_change_while_a_plan_is_made(registered: Any, monkeypatch: pytest.MonkeyPatch, after: str, change: str) -> None:
+    """All of a plan comes from what was bound when its trace began, whichever pass another thread interrupts; then it is made
+    anew. (The passes once looked for themselves: fused for none, planned for one, the region's result was never written.)"""
+    key = ("tanh", ("f32", "f32"))
+    x = np.linspace(-1, 1, 6, dtype=f32).reshape(2, 3)
+    if change == "unregister":
+        registered(*key, twice_tanh)
+    f = jit(lambda x: np.tanh(x + 1) * 3 + x.sum(axis=0))
+    place = f if after == "_call_traced" else plan
+    run = getattr(place, after)
+
+    def interrupted(*args: Any) -> Any:
+        result = run(*args)
+        monkeypatch.undo()
+        if change == "register":
+            registered(*key, twice_tanh)
+        else:
+            unregister_kernel(*key)
+        return result
+
+    monkeypatch.setattr(place, after, interrupted)
+    factors = (1, 2) if change == "register" else (2, 1)
+    for calls, factor in enumerate(factors, start=1):
+        np.testing.assert_allclose(f(x), factor * np.tanh(x + 1) * 3 + x.sum(axis=0), rtol=1e-5)
+        assert ("yours" in str(f.plan)) is (factor == 2) and f.compilations == calls
+    assert f.misses == ["kernels were registered or removed"]
+
+
+def test_two_threads_register_different_functions(registered: Any) -> None:
+    """One is told that the other's is there: neither is lost without a word."""
+    before, gate, refused = bindings.current().user, threading.Barrier(2), []
+
+    def register(fn: Any) -> None:
+        gate.wait()
+        try:
+            registered("tanh", ("f32", "f32"), fn)
+        except ArgumentError:
+            refused.append(fn)
+
+    threads = [threading.Thread(target=register, args=(fn,)) for fn in (twice_tanh, weighted)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(refused) == 1 and len(bindings.current().user) == len(before) + 1
+
+
 def test_a_refused_registration_changes_nothing() -> None:
-    before = bindings.generation, dict(bindings._user)
+    before = bindings.generation, bindings.current().user
     for args in (
         ("tanhh", ("f32", "f32"), twice_tanh),
         ("tanh", ("f32", "f33"), twice_tanh),
@@ -199,7 +248,7 @@ def test_a_refused_registration_changes_nothing() -> None:
     ):
         with pytest.raises(Exception, match=r"."):
             register_kernel(*args)
-    assert (bindings.generation, bindings._user) == before
+    assert (bindings.generation, bindings.current().user) == before
 
 
 def _unbound(name: str, *dtypes: dt.DType, **attrs: Any) -> str:
@@ -207,7 +256,7 @@ def _unbound(name: str, *dtypes: dt.DType, **attrs: Any) -> str:
     node = ir.intern(OPS[name], tuple(inputs), attrs, (2, 2), dtypes[0])
     layouts = Layouts({i: contiguous(i.shape) for i in inputs})
     with pytest.raises(NoKernelError) as caught:
-        legalise(ir.Graph(inputs, [node]), layouts)
+        legalise(ir.Graph(inputs, [node]), layouts, bindings.current())
     return str(caught.value)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fuelnumba import jit, ops
-from fuelnumba.compiler import codegen, fuse, plan
+from fuelnumba.compiler import bindings, codegen, fuse, plan
 from fuelnumba.core import dtypes as dt
 from fuelnumba.core import ir
 from fuelnumba.core.layout import contiguous
@@ -210,7 +210,7 @@ def chain(length: int) -> ir.Graph:
 @pytest.mark.parametrize("limit", [0, 1, 5, 40, 500])
 def test_no_region_weighs_more_than_the_limit(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuse, "MAX_WEIGHT", limit)
-    steps = fuse.fuse(chain(60), {})
+    steps = fuse.fuse(chain(60), {}, bindings.current())
     assert sum(len(s.nodes) for s in steps) == 60
     assert all(len(s.nodes) == 1 or fuse._weight(s.nodes) <= limit for s in steps)
     if limit == 500:
@@ -226,7 +226,7 @@ def test_no_region_reads_more_arrays_than_the_limit(limit: int, monkeypatch: pyt
         level = [ir.make(OPS["add"], (a, b)) for a, b in zip(level[::2], level[1::2])] + level[
             len(level) // 2 * 2 :
         ]
-    steps = fuse.fuse(ir.Graph(xs, level), {})
+    steps = fuse.fuse(ir.Graph(xs, level), {}, bindings.current())
     assert sum(len(s.nodes) for s in steps) == 59
     for s in steps:
         region = codegen.region_source(

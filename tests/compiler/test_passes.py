@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fuelnumba import jit, ops
-from fuelnumba.compiler import rules
+from fuelnumba.compiler import bindings, rules
 from fuelnumba.compiler.fuse import fuse
 from fuelnumba.compiler.lower import Layouts, legalise, lower
 from fuelnumba.compiler.order import order_writes
@@ -229,7 +229,7 @@ def test_no_kernel() -> None:
     e4m3 = np.ones((2, 2)).astype(dt.f8e4m3.numpy)
     with pytest.raises(NoKernelError) as caught:
         x = ir.constant_node(ir.Captured(e4m3), (2, 2), dt.f8e4m3)
-        legalise(Graph([], [ir.intern(OPS["softmax"], (x,), {"axis": 1}, (2, 2), dt.f8e4m3)]), Layouts({}))
+        legalise(Graph([], [ir.intern(OPS["softmax"], (x,), {"axis": 1}, (2, 2), dt.f8e4m3)]), Layouts({}), bindings.current())
     assert str(caught.value).startswith("no kernel for softmax on (f8e4m3 -> f8e4m3) on cpu; softmax has kernels for bf16, f16, f32, f64")
 
 
@@ -254,10 +254,11 @@ def written(x: Node, src: Node, *at: int) -> Node:
 def order(outputs: list[Node], inputs: list[Node], donated: tuple[int, ...] = ()) -> tuple[Graph, list[str]]:
     """The graph with its safety copies, and the names of its steps as they run."""
     graph = Graph(inputs, outputs, donated=frozenset(donated))
+    bound = bindings.current()
     with dims.tracing(graph.env):
         layouts = Layouts({n: contiguous(n.shape) for n in inputs})
-        graph, before = order_writes(legalise(lower(graph), layouts))
-        steps = fuse(graph, before)
+        graph, before = order_writes(legalise(lower(graph, bound), layouts, bound))
+        steps = fuse(graph, before, bound)
     return graph, [n.op.name for s in steps for n in s.nodes]
 
 

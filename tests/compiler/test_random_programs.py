@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fuelnumba import jit, ops
-from fuelnumba.compiler import fuse, plan
+from fuelnumba.compiler import bindings, fuse, plan
 from fuelnumba.compiler.lower import Layouts, storage_root
 from fuelnumba.core import dims, ir
 from fuelnumba.core.layout import contiguous, product
@@ -306,9 +306,10 @@ class Machine:
     def __init__(self, graph: ir.Graph, arrays: list[Any]) -> None:
         self.memory = {n: np.array(a, n.dtype.numpy).reshape(-1) for n, a in zip(graph.inputs, arrays)}
         self.layouts = Layouts({n: contiguous(n.shape) for n in graph.inputs})
+        bound = bindings.current()
         with dims.tracing(graph.env):
-            graph, before = plan.order_writes(plan.legalise(plan.lower(graph), self.layouts))
-            for step in plan.fuse(graph, before):
+            graph, before = plan.order_writes(plan.legalise(plan.lower(graph, bound), self.layouts, bound))
+            for step in plan.fuse(graph, before, bound):
                 self.step(step)
         self.results = [self.at(o).copy() for o in graph.outputs]
         self.graph = graph

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fuelnumba.compiler import rules
+from fuelnumba.compiler import bindings, rules
 from fuelnumba.compiler.lower import lower
 from fuelnumba.core import dtypes as dt
 from fuelnumba.core import ir
@@ -96,7 +96,7 @@ def test_every_cast_there_and_back_that_loses_something_is_kept() -> None:
 def test_f16_through_f32_and_back_is_nothing() -> None:
     x = ir.input_node("x", (3,), dt.f16)
     node = make("cast", make("cast", x, dtype=dt.f32), dtype=dt.f16)
-    assert lower(Graph([x], [node])).outputs == [x]
+    assert lower(Graph([x], [node]), bindings.current()).outputs == [x]
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_random_views_keep_their_values_when_simplified(seed: int) -> None:
                 node = make("negative", node)
         outputs.append(node)
     graph = Graph([x], outputs)
-    simpler = lower(graph)
+    simpler = lower(graph, bindings.current())
     ir.verify(simpler)
     assert len(simpler.nodes()) <= len(graph.nodes())
     for a, b, n in zip(interpret(graph, [array]), interpret(simpler, [array]), simpler.outputs):

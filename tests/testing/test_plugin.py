@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from fuelnumba.tools.docs import CHANGES_OUTPUT
+
 pytest_plugins = ["pytester"]
 
 MINE = """
@@ -28,6 +30,13 @@ MINE = """
 """
 
 
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What pytest prints depends on these."""
+    for name in CHANGES_OUTPUT:
+        monkeypatch.delenv(name, raising=False)
+
+
 def run(pytester: pytest.Pytester, *args: str) -> pytest.RunResult:
     return pytester.runpytest_subprocess("-q", "--strict-markers", "-p", "no:cacheprovider", *args)
 
@@ -38,11 +47,11 @@ def test_a_kernel_that_agrees(pytester: pytest.Pytester) -> None:
 
     @pytest.mark.parity(op="silu", kernel=my_silu, dtypes=("f32", "f64"))
     def test_my_silu(parity_case):
-        assert bindings._user
+        assert bindings.current().user
         parity_case.check()
 
     def test_kernels_are_registered_for_the_test_only():
-        assert not bindings._user
+        assert not bindings.current().user
     """)
     result = run(pytester, "-vv")
     result.assert_outcomes(passed=2 * 8 + 1)
@@ -50,8 +59,11 @@ def test_a_kernel_that_agrees(pytester: pytest.Pytester) -> None:
                                  "*::test_my_silu[[]silu-f64-scalar-values[]] PASSED*"])
 
 
-def test_a_kernel_that_is_wrong(pytester: pytest.Pytester) -> None:
-    """What is printed, and that the printed command repeats this case and no other."""
+@pytest.mark.parametrize("ci", ["", "true"], ids=["by hand", "in CI"])
+def test_a_kernel_that_is_wrong(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, ci: str) -> None:
+    """What is printed, and that the printed command repeats this case and no other. In CI the summary is not shortened."""
+    if ci:
+        monkeypatch.setenv("CI", ci)
     pytester.makepyfile(test_mine=MINE + """
     @pytest.mark.parity(op="silu", kernel=wrong_silu, dtypes=["f32"], layouts=["contiguous", "stepped", "scalar"])
     def test_wrong(parity_case):
@@ -63,14 +75,15 @@ def test_a_kernel_that_is_wrong(pytester: pytest.Pytester) -> None:
                "*operand 0: f32[[]7, 13[]], strides (78, 3)", "*result: f32[[]7, 13[]]",
                "*run it again with: python -m pytest 'test_mine.py::test_wrong[[]silu-f32-stepped-values[]]'"]
     result.stdout.fnmatch_lines(message)
-    commands = [line.split("with: ")[1] for line in result.outlines if "run it again with: " in line]
+    commands = list(dict.fromkeys(line.split("with: ")[1] for line in result.outlines if "run it again with: " in line))
     assert len(commands) == 2
     python, *rest = shlex.split(commands[1])
     assert python == "python"
     again = pytester.run(sys.executable, *rest)
     again.assert_outcomes(failed=1)
     again.stdout.fnmatch_lines(message)
-    assert [line for line in again.outlines if "first at" in line] == [line for line in result.outlines if "first at" in line][1:]
+    first, second = dict.fromkeys(line.split("first at")[1] for line in result.outlines if "first at" in line)
+    assert {line.split("first at")[1] for line in again.outlines if "first at" in line} == {second} != {first}
 
 
 def test_a_kernel_that_does_not_run(pytester: pytest.Pytester) -> None:
