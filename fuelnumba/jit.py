@@ -31,6 +31,7 @@ from .core.source import locate, user_location
 from .core.tree import LEAF, TreeDef, flatten_leaves, unflatten
 from .run.arguments import Signature, equal_statics, identifier, kind_in_words, leaf_signature, overlap, strided
 from .run.executor import Instance
+from .run.fits import Fits
 from .run.specialisation import Specialisation
 from .trace import guards
 from .trace.apply import as_tensor
@@ -148,6 +149,8 @@ class Jitted(Generic[P, R]):
         special, instance = found
         self._last = special
         try:
+            if special.fits is not None:
+                special.fits.check(leaves, instance.lengths)
             results = instance(leaves)
         except MemoryError as err:
             raise _no_memory(self.name, err) from None
@@ -251,8 +254,8 @@ class Jitted(Generic[P, R]):
     def _of_call(self, err: FuelError, structure: Any, leaves: list[Any]) -> FuelError:
         """The error of a run, with the caller's line and the name of the int that does not fit."""
         names = [n for n, leaf in zip(self._leaf_names(structure), leaves) if type(leaf) is int and f"int {leaf} " in err.what]
-        what = f"{self.name}(): {names[0]}: {err.what}" if names else err.what
-        return type(err)(what, where=user_location(), cure=err.cure)
+        head = ": ".join([f"{self.name}()", *names[:1], ""]) if isinstance(err, ArgumentError) else ""
+        return type(err)(head + err.what, where=user_location(), cure=err.cure)
 
     def _donated(self, structure: Any) -> frozenset[int]:
         """The positions of the leaves of donated arguments."""
@@ -479,7 +482,8 @@ class Jitted(Generic[P, R]):
         if constants and out_structure == LEAF:
             raise ArgumentError(f"{self.name}() returned {constants[0][1]!r}, which does not depend on its arguments as an array",
                                 cure="return an array, or compute this outside")
-        return Specialisation(family, pattern, plan, TreeDef(out_structure), constants, watch, scalars,
+        fits = Fits(trace.narrowings, dict(zip(inputs, positions)), self.__wrapped__) if trace.narrowings else None
+        return Specialisation(family, pattern, plan, TreeDef(out_structure), constants, watch, scalars, fits,
                               time.perf_counter() - start)
 
     def _call_traced(self, values: Any, static: Signature) -> Any:

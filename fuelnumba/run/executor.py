@@ -84,7 +84,7 @@ class Instance:
     def __init__(self, plan: Plan, env: Mapping[str, int], scalars: Mapping[int, str], progress: Any = None) -> None:
         self.plan = plan
         self.scalars = dict(scalars)  # argument number -> kind 'b', 'i' or 'f' of a Python scalar
-        env = dict(env)
+        self.lengths = env = dict(env)
 
         def number(x: Any) -> int:
             return evaluate(x, env)

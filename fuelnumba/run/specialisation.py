@@ -12,6 +12,7 @@ from ..core.tree import TreeDef
 from ..trace import guards
 from .arguments import Signature
 from .executor import Instance
+from .fits import Fits
 
 
 @dataclass(eq=False)
@@ -25,6 +26,7 @@ class Specialisation:
     out_constants: list[tuple[int, Any]]  # results that are no arrays: position, value
     guards: guards.GuardSet
     scalars: dict[int, str]
+    fits: Fits | None  # of the Python ints among the arguments
     trace_seconds: float
     instances: dict[Signature, Instance] = field(default_factory=dict)
 

@@ -99,8 +99,6 @@ FROM_NUMPY = tuple(Departure(*fields) for fields in (
     ("negative powers", "`pow` of integers", "a negative exponent is a ValueError",
      "in an array, the power rounded towards 0; written out, ArgumentError",
      "what an array holds is not known while tracing, and kernels raise nothing"),
-    ("int arguments", "an `int` argument beside an array", "OverflowError when it does not fit the array's dtype",
-     "it wraps around; a written int is an ArgumentError", "what an argument holds is not known while tracing"),
 ))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..core import dtypes as dt
 from ..core import ir
 from ..core.dims import Dim, Extent, divide_exact, product, same, same_shape
-from ..core.dtypes import dtype_of
+from ..core.dtypes import DType, dtype_of
 from ..core.errors import ArgumentError, DTypeError, InputArrayError, ShapeError
 from ..core.ir import Node
 from ..core.layout import Shape
@@ -19,7 +19,7 @@ from ..core.source import Location, user_location
 from . import promote
 from .foreign import check_array, described, instead
 from .promote import Operand
-from .traced import Trace, Traced, check_alive, located, running_trace
+from .traced import Narrowing, Trace, Traced, check_alive, located, running_trace
 
 
 @located
@@ -33,6 +33,9 @@ def apply(op: OpDef, *args: Any, **attrs: Any) -> Any:
     operands = [operand(trace, op.name, name, a) for name, a in zip(_names(op, args), args)]
     meeting = promote.meet(op, operands)
     nodes = [promote.settle(op, o, meeting, where) for o in operands]
+    for o in operands:
+        if o.role == "data" and meeting.dtype is not None:
+            _must_fit(trace, o, meeting.dtype, op.name, where)
     if op.is_elementwise and len(nodes) > 1:
         shape = broadcast_shapes(op.name, [n.shape for n in nodes])
         nodes = [spread(n, shape, where) for n in nodes]
@@ -42,6 +45,13 @@ def apply(op: OpDef, *args: Any, **attrs: Any) -> Any:
     node = ir.make(op, nodes, given, where)
     check_size(op.name, node.aval)
     return trace.wrap(node, node.dtype.kind if meeting.weak else None, where)
+
+
+def _must_fit(trace: Trace, o: Operand, dtype: DType, op: str, where: Location | None) -> None:
+    """Have calls look whether a Python int that is not known yet fits the integer dtype it is brought to."""
+    if promote.unknown_int(o) and dtype.is_integer and dtype is not dt.i64:
+        assert o.node is not None
+        trace.narrowings.append(Narrowing(o.node, dtype, op, where))
 
 
 def call(name: str, *args: Any, **attrs: Any) -> Any:
@@ -181,7 +191,7 @@ def full(value: Any, shape: Any, dtype: Any) -> Any:
     shape, dtype = check_shape(shape), dtype_of(dtype)
     check_size("full", Aval(shape, dtype))
     if isinstance(value, (Traced, np.ndarray)):
-        return broadcast_to(cast(as_tensor(value), dtype), shape)
+        return broadcast_to(cast_to_fit(value, dtype, "full"), shape)
     if not isinstance(value, (bool, int, float, Dim, np.generic)) or isinstance(value, np.complexfloating):
         raise ArgumentError(f"full(): the value cannot be {described(value)}", cure="give a number, or an array without axes")
     where = user_location()
@@ -195,6 +205,17 @@ def cast(x: Any, dtype: Any) -> Any:
     if x.node.dtype is dtype:
         return x if x.weak is None else x.origin.wrap(x.node, None, x.where)
     return call("cast", x, dtype=dtype)
+
+
+@located
+def cast_to_fit(x: Any, dtype: DType, op: str) -> Any:
+    """x in the dtype of an array that it becomes a part of: a Python int must fit, where `cast` wraps around."""
+    trace, where = running_trace(f"{op}()", (x,)), user_location()
+    o = operand(trace, op, "x", x)
+    if o.node is None:
+        return trace.wrap(promote.full(o.value, (), dtype, where), None, where)
+    _must_fit(trace, o, dtype, op, where)
+    return cast(x, dtype)
 
 
 @located

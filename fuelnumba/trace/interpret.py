@@ -25,7 +25,7 @@ def interpret(graph: Graph, arrays: Sequence[Any]) -> list[Array]:
     with np.errstate(all="ignore"):
         for node in graph.nodes():
             if node not in values:
-                values[node] = _evaluate(node, [values[i] for i in node.inputs], env)
+                values[node] = evaluate_node(node, [values[i] for i in node.inputs], env)
     return [values[o] for o in graph.outputs]
 
 
@@ -51,7 +51,8 @@ def _static(value: Any, env: Mapping[str, int]) -> Any:
     return evaluate(value, env) if isinstance(value, Dim) else value
 
 
-def _evaluate(node: Node, inputs: Sequence[Array], env: Mapping[str, int]) -> Array:
+def evaluate_node(node: Node, inputs: Sequence[Array], env: Mapping[str, int]) -> Array:
+    """What a node makes of its inputs. env: the lengths of the symbols."""
     shape: tuple[Extent, ...] = _static(node.shape, env)
     if node.op is ir.CONSTANT:
         return node.attr("captured").array

@@ -158,8 +158,8 @@ def matmul(a: Any, b: Any) -> Any:
 def write_slice(x: Any, src: Any, at: Any = 0) -> Any:
     """x with src written into it from `at` on: one start per axis, of which one may be a traced integer; a
     single start is that of axis 0. src is cast to x's dtype and gets missing leading axes."""
-    x, src = as_tensor(x), as_tensor(src)
-    src = ap.cast(src, x.dtype)
+    x = as_tensor(x)
+    src = ap.cast_to_fit(src, x.node.dtype, "write_slice")
     while src.ndim < x.ndim:
         src = call("unsqueeze", src, axis=0)
     starts = list(at) if isinstance(at, (tuple, list)) else [at] + [0] * (x.ndim - 1)

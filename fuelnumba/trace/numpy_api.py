@@ -246,6 +246,10 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: 
         info = np.iinfo(a.dtype)
         low = None if type(low) is int and low <= info.min else low
         high = None if type(high) is int and high >= info.max else high
+        if getattr(low, "weak", None) == "i":
+            low = call("maximum", low, int(info.min))
+        if getattr(high, "weak", None) == "i":
+            high = call("minimum", high, int(info.max))
     plain = all(v is None or type(v) in (int, float) for v in (low, high))
     if plain and a.node.dtype.is_float and a.weak is None:
         return call("clamp", a, min=low, max=high)
@@ -320,8 +324,12 @@ WRITE_CURE = ("make a new value: np.where(condition, a, b), np.concatenate([...]
 
 
 def writes(name: str) -> Callable[..., Any]:
+    cure = WRITE_CURE
+    if name == "copyto":  # NumPy asks nobody before it fills an array
+        cure += "; for np.full with a value of the program: fuelnumba.ops.full(value, shape, dtype)"
+
     def refuse_write(*args: Any, **kwargs: Any) -> Any:
-        fail(TracedMutationError, f"numpy.{name} writes into an array, which a graph cannot hold", WRITE_CURE)
+        fail(TracedMutationError, f"numpy.{name} writes into an array, which a graph cannot hold", cure)
 
     return refuse_write
 

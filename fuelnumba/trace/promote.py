@@ -96,14 +96,15 @@ def meet(op: OpDef, operands: Sequence[Operand]) -> Meeting:
     dtype = _meet_floats(data) if op.domain == "float" else _meet_all(data)
     dtype = CONVERSIONS.get(op.domain, {}).get(dtype, dtype)
     _check_domain(op, data, dtype)
-    if op.name in COMPARISONS and dtype.is_integer and any(_overflows(o, dtype) for o in data):
+    if op.name in COMPARISONS and dtype.is_integer and any(_overflows(o, dtype) or unknown_int(o) for o in data):
         dtype = dt.i64  # u8 < 300 is true, not an error
         for o in data:
             if _overflows(o, dtype):  # beyond i64, it compares as an infinity does
                 o.value, dtype = float("inf") if o.value > 0 else -float("inf"), dt.f64
     for o in data:
         if op.domain != "truth" and _overflows(o, dtype):
-            raise ArgumentError(f"{op.name}(): the Python int {o.value} does not fit {dtype}",
+            what = "length" if isinstance(o.value, Dim) else "Python int"
+            raise ArgumentError(f"{op.name}(): the {what} {o.value} does not fit {dtype}",
                                 cure=f"cast the array to a wider dtype, or give a value that fits {dtype}")
     only_weak = op.is_elementwise and all(o.weak is not None for o in operands)
     return Meeting(dtype, only_weak)
@@ -139,8 +140,14 @@ def _check_domain(op: OpDef, data: Sequence[Operand], dtype: DType) -> None:
     raise DTypeError(f"{op.name}() is not defined for {given}", cure=_CURES[op.domain])
 
 
+def unknown_int(o: Operand) -> bool:
+    """A Python int that is an argument, or computed from one."""
+    return o.weak == "i" and o.node is not None
+
+
 def _overflows(o: Operand, dtype: DType) -> bool:
-    if o.node is not None or o.weak != "i" or not dtype.is_integer or isinstance(o.value, Dim):
+    """Of an int that is known, or a length, of which the answer is remembered as a guard."""
+    if o.node is not None or o.weak != "i" or not dtype.is_integer or (isinstance(o.value, Dim) and dtype is dt.i64):
         return False
     info = np.iinfo(dtype.numpy)
     return not info.min <= o.value <= info.max

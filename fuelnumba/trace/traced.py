@@ -11,12 +11,13 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NoReturn, TypeVar
+from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 
 from ..core import dims
 from ..core.dims import Extent, SymEnv
+from ..core.dtypes import DType
 from ..core.errors import (
     ArgumentError,
     DTypeError,
@@ -35,6 +36,15 @@ from ..core.source import Location, is_library_file, locate, user_location
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class Narrowing(NamedTuple):
+    """A weak int that is not known yet was brought to a dtype narrower than its own, by an op at a line of the user's."""
+
+    node: Node
+    dtype: DType
+    op: str
+    where: Location | None
+
+
 @dataclass(eq=False)
 class Trace:
     """One run of a user's function on traced values."""
@@ -43,6 +53,7 @@ class Trace:
     name: str = "graph"
     on_capture: Callable[[np.ndarray[Any, Any]], None] | None = None  # told of every array read from outside
     captured: dict[int, Node] = field(default_factory=dict)  # id of an array -> its constant, which keeps it
+    narrowings: list[Narrowing] = field(default_factory=list)
     active: bool = False
     refused: FuelError | None = None  # the latest error that a traced value raised on being looked into
 

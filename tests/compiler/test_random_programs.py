@@ -16,7 +16,7 @@ from fuelnumba.compiler import bindings, fuse, plan
 from fuelnumba.compiler.lower import Layouts, storage_root
 from fuelnumba.core import dims, ir
 from fuelnumba.core.layout import contiguous, product
-from fuelnumba.trace.interpret import _evaluate
+from fuelnumba.trace.interpret import evaluate_node
 from tests.trace.tracing import trace
 
 DTYPES = ("float32", "float64", "float16", "int32", "bool")
@@ -317,7 +317,7 @@ class Machine:
     def at(self, node: ir.Node) -> Any:
         """The node's value in memory; of a scalar, the value itself."""
         if node.op is ir.FULL:
-            return _evaluate(node, [], {})
+            return evaluate_node(node, [], {})
         root = storage_root(node)
         if root not in self.memory:
             made = (
@@ -348,7 +348,7 @@ class Machine:
                     at[n.attr("axis")] += int(given[2])
                 given[0][tuple(slice(a, a + m) for a, m in zip(at, given[1].shape))] = given[1]
             else:
-                made[n] = _evaluate(n, given, {})
+                made[n] = evaluate_node(n, given, {})
         for o in step.outputs:
             if o in made:
                 self.at(o)[...] = made[o]
