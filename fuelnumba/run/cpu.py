@@ -10,7 +10,7 @@ how many pieces are taken; thread 0 sets it back when all threads are done with 
 
 A worker waits for its next table in native code for a while (a wake-up through the system costs more than many plans) and
 then sleeps on a lock. Its block of words says which: 0 waiting, 1 there is work, 2 asleep; then the table, its rows, the
-meeting counter's value, and the address of a function that gives the processor away.
+meeting counter's value, and the address of two functions that give the processor away.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from ..compiler import modcache
 
 ROW = 8
 SPINS = 400  # looks at a counter, about 20 us, before the processor is offered to others
+PATIENCE = 600  # looks, about 100 us, before it is left idle: the system may then move a thread there that waits for another's
+NAP = 20  # microseconds
 PIECES = 4  # for each thread, of the half of a row's items that is not dealt out beforehand
 ASLEEP = 2
 LINGER = 4000  # looks, about 200 us, before a worker without work goes to sleep
@@ -73,7 +75,11 @@ wait:
   %long = icmp sgt i64 %n.next, SPINS
   br i1 %long, label %yield, label %again
 yield:
-  %ignored = call i32 %give_way()
+  %long.n = icmp sgt i64 %n.next, PATIENCE
+  %which.n = zext i1 %long.n to i64
+  %p.way.n = getelementptr ptr, ptr %give_way, i64 %which.n
+  %way.n = load ptr, ptr %p.way.n
+  %ignored = call i32 %way.n(i32 NAP)
   br label %again
 again:
   PAUSE
@@ -135,7 +141,11 @@ last.wait:
   %long2 = icmp sgt i64 %m.next, SPINS
   br i1 %long2, label %last.yield, label %last.again
 last.yield:
-  %ignored2 = call i32 %give_way()
+  %long.m = icmp sgt i64 %m.next, PATIENCE
+  %which.m = zext i1 %long.m to i64
+  %p.way.m = getelementptr ptr, ptr %give_way, i64 %which.m
+  %way.m = load ptr, ptr %p.way.m
+  %ignored2 = call i32 %way.m(i32 NAP)
   br label %last.again
 last.again:
   PAUSE
@@ -219,7 +229,8 @@ define i64 @fuel_call(ptr %block, i64 %table, i64 %rows, i64 %base, i64 %way) {
 def _source() -> str:
     pause = "call void @llvm.x86.sse2.pause()" if platform.machine().lower() in ("x86_64", "amd64") else ""
     text = WALKER.replace("PAUSE", pause)
-    for name, number in {"ROWWORDS": ROW, "PIECES": PIECES, "SPINS": SPINS, "LINGER": LINGER}.items():
+    numbers = {"ROWWORDS": ROW, "PIECES": PIECES, "SPINS": SPINS, "LINGER": LINGER, "PATIENCE": PATIENCE, "NAP": NAP}
+    for name, number in numbers.items():
         text = text.replace(name, str(number))
     return text
 
@@ -237,8 +248,8 @@ def alone() -> Any:
 
 @cache
 def _native() -> tuple[Any, Any, Any]:
-    """walk(table, rows, thread, threads, meeting counter, its value now, yield function); serve(block, thread, threads,
-    meeting counter); call(block, table, rows, meeting value, yield function) -> the worker's state before."""
+    """walk(table, rows, thread, threads, meeting counter, its value now, ways to give way); serve(block, thread, threads,
+    meeting counter); call(block, table, rows, meeting value, ways to give way) -> the worker's state before."""
     word, addresses = ctypes.c_int64, _addresses()
     walk = ctypes.CFUNCTYPE(None, *[word] * 7)(addresses[0])
     serve = ctypes.CFUNCTYPE(None, *[word] * 4)(addresses[1])
@@ -247,13 +258,13 @@ def _native() -> tuple[Any, Any, Any]:
 
 
 @cache
-def _give_way() -> int:
-    """The address of the system call that lets another thread run."""
+def _give_way() -> Any:
+    """The addresses of the system calls that let another thread run, and that leave the processor idle for a moment."""
     if sys.platform == "win32":
-        function = ctypes.windll.kernel32.SwitchToThread  # type: ignore[attr-defined]
+        calls = [ctypes.windll.kernel32.SwitchToThread] * 2  # type: ignore[attr-defined]
     else:
-        function = ctypes.CDLL(None).sched_yield
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
+        calls = [ctypes.CDLL(None).sched_yield, ctypes.CDLL(None).usleep]
+    return (ctypes.c_int64 * 2)(*[ctypes.cast(f, ctypes.c_void_p).value or 0 for f in calls])
 
 
 def default_threads() -> int:
@@ -277,7 +288,7 @@ class Pool:
         self.blocks = [(ctypes.c_int64 * 16)(0, 0, 0, -1) for _ in range(threads - 1)]
         self.wake = [threading.Lock() for _ in range(threads - 1)]
         self.walk, self.serve, self.call = _native()
-        self.give_way = _give_way()
+        self.give_way = ctypes.addressof(_give_way())
         self.workers: list[threading.Thread] = []
         self.started = self.closed = False
 
