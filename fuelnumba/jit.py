@@ -149,8 +149,6 @@ class Jitted(Generic[P, R]):
         special, instance = found
         self._last = special
         try:
-            if special.fits is not None:
-                special.fits.check(leaves, instance.lengths)
             results = instance(leaves)
         except MemoryError as err:
             raise _no_memory(self.name, err) from None
@@ -366,7 +364,7 @@ class Jitted(Generic[P, R]):
         instance = special.instances.get(bound)
         if instance is None:
             try:
-                instance = Instance(special.plan, env, special.scalars, _progress.report)
+                instance = Instance(special.plan, env, special.scalars, special.fits, _progress.report)
             except (MemoryError, OverflowError) as err:  # of 64-bit sizes and strides
                 raise _no_memory(self.name, err) from None
             if len(special.instances) >= MAX_INSTANCES:

@@ -19,6 +19,7 @@ from ..compiler.plan import LaunchStep, Plan, Pointer, Storage
 from ..core.dims import evaluate
 from ..core.errors import ArgumentError, FuelIndexError
 from . import cpu
+from .fits import Fits
 from .memory import Recycler, address, aligned_bytes, arrange
 
 # In operations of a vectorised kernel, about 30 ps each: 6 us, several times a meeting of the threads; and 60 us for a plan,
@@ -81,8 +82,9 @@ class Segment(NamedTuple):
 class Instance:
     """A plan for one set of lengths. Safe to call from several threads."""
 
-    def __init__(self, plan: Plan, env: Mapping[str, int], scalars: Mapping[int, str], progress: Any = None) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, env: Mapping[str, int], scalars: Mapping[int, str], fits: Fits | None = None,
+                 progress: Any = None) -> None:
+        self.plan, self.fits = plan, fits
         self.scalars = dict(scalars)  # argument number -> kind 'b', 'i' or 'f' of a Python scalar
         self.lengths = env = dict(env)
 
@@ -167,7 +169,9 @@ class Instance:
 
     # ------------------------------------------------------------------------------------------- a call
     def __call__(self, arguments: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
-        """Run on arrays and Python scalars, in the order of the graph's inputs. Raises FuelIndexError."""
+        """Run on arrays and Python scalars, in the order of the graph's inputs. Raises FuelIndexError, ArgumentError."""
+        if self.fits is not None:
+            self.fits.check(arguments, self.lengths)
         try:
             frame = self.frames.pop()
         except IndexError:

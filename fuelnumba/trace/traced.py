@@ -229,7 +229,7 @@ def check_numpys(dtype: Any) -> Any:
     return dtype
 
 
-RAW = (TypeError, ValueError, OverflowError, IndexError, AttributeError, ZeroDivisionError, RuntimeError)
+RAW = (TypeError, ValueError, OverflowError, IndexError, AttributeError, ZeroDivisionError)
 
 
 def refused(name: str, err: Exception) -> FuelError:
