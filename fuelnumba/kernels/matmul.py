@@ -189,7 +189,8 @@ def _launch_loops(inputs: Sequence[Operand], outputs: Sequence[Operand], attrs: 
 @matmul.kernel(CPU, (dt.f32, dt.f64), launch=_launch_gemv_rows, strided=True, accepts=_accepts_gemv_rows)
 def gemv_rows(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: int, b_s1: int, n: int, k: int, ld: int,
               BLOCK: int, lo, hi):
-    """out[j] = sum of a * row j of b's transpose: four rows at a time, each read once."""
+    """out[j] = sum of a * row j of b's transpose: eight rows at a time, each read once: memory is read faster than
+    in four streams, and slower in sixteen."""
     blocks = (n + BLOCK - 1) // BLOCK
     for item in range(lo, hi):
         batch = item // blocks
@@ -199,26 +200,42 @@ def gemv_rows(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: i
         b0 = batch // batch1 * b_s0 + batch % batch1 * b_s1
         o0 = batch * n
         j = first
-        while j + 4 <= end:
-            p = b0 + j * ld
-            q = p + ld
-            r = q + ld
-            s = r + ld
+        while j + 8 <= end:
+            p0 = b0 + j * ld
+            p1 = p0 + ld
+            p2 = p1 + ld
+            p3 = p2 + ld
+            p4 = p3 + ld
+            p5 = p4 + ld
+            p6 = p5 + ld
+            p7 = p6 + ld
             s0 = T(0)
             s1 = T(0)
             s2 = T(0)
             s3 = T(0)
+            s4 = T(0)
+            s5 = T(0)
+            s6 = T(0)
+            s7 = T(0)
             for i in range(k):
                 x = load(a, a0 + i)
-                s0 = rfma(x, load(b, p + i), s0)
-                s1 = rfma(x, load(b, q + i), s1)
-                s2 = rfma(x, load(b, r + i), s2)
-                s3 = rfma(x, load(b, s + i), s3)
+                s0 = rfma(x, load(b, p0 + i), s0)
+                s1 = rfma(x, load(b, p1 + i), s1)
+                s2 = rfma(x, load(b, p2 + i), s2)
+                s3 = rfma(x, load(b, p3 + i), s3)
+                s4 = rfma(x, load(b, p4 + i), s4)
+                s5 = rfma(x, load(b, p5 + i), s5)
+                s6 = rfma(x, load(b, p6 + i), s6)
+                s7 = rfma(x, load(b, p7 + i), s7)
             store(out, o0 + j, s0)
             store(out, o0 + j + 1, s1)
             store(out, o0 + j + 2, s2)
             store(out, o0 + j + 3, s3)
-            j += 4
+            store(out, o0 + j + 4, s4)
+            store(out, o0 + j + 5, s5)
+            store(out, o0 + j + 6, s6)
+            store(out, o0 + j + 7, s7)
+            j += 8
         while j < end:
             p = b0 + j * ld
             s0 = T(0)
@@ -231,7 +248,7 @@ def gemv_rows(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: i
 @matmul.kernel(CPU, (dt.f32, dt.f64), launch=_launch_gemv_columns, strided=True, accepts=_accepts_gemv_columns)
 def gemv_columns(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: int, b_s1: int, n: int, k: int, ld: int,
                  parts: int, depth: int, BLOCK: int, stack: Word, lo, hi):
-    """out = sum over i of a[i] * row i of b, for blocks of neighbouring columns; four rows of b at a time. Each of `parts`
+    """out = sum over i of a[i] * row i of b, for blocks of neighbouring columns; eight rows of b at a time. Each of `parts`
     takes `depth` of the rows and has its own row of out."""
     total = stack(BLOCK)
     blocks = (n + BLOCK - 1) // BLOCK
@@ -247,21 +264,33 @@ def gemv_columns(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0
         o0 = row * n + first
         for j in range(width):
             total[j] = T(0)
-        while i + 4 <= end:
-            p = b0 + i * ld
-            q = p + ld
-            r = q + ld
-            s = r + ld
+        while i + 8 <= end:
+            p0 = b0 + i * ld
+            p1 = p0 + ld
+            p2 = p1 + ld
+            p3 = p2 + ld
+            p4 = p3 + ld
+            p5 = p4 + ld
+            p6 = p5 + ld
+            p7 = p6 + ld
             x0 = load(a, a0 + i)
             x1 = load(a, a0 + i + 1)
             x2 = load(a, a0 + i + 2)
             x3 = load(a, a0 + i + 3)
+            x4 = load(a, a0 + i + 4)
+            x5 = load(a, a0 + i + 5)
+            x6 = load(a, a0 + i + 6)
+            x7 = load(a, a0 + i + 7)
             for j in range(width):
-                v = rfma(x0, load(b, p + j), total[j])
-                v = rfma(x1, load(b, q + j), v)
-                v = rfma(x2, load(b, r + j), v)
-                total[j] = rfma(x3, load(b, s + j), v)
-            i += 4
+                v = rfma(x0, load(b, p0 + j), total[j])
+                v = rfma(x1, load(b, p1 + j), v)
+                v = rfma(x2, load(b, p2 + j), v)
+                v = rfma(x3, load(b, p3 + j), v)
+                v = rfma(x4, load(b, p4 + j), v)
+                v = rfma(x5, load(b, p5 + j), v)
+                v = rfma(x6, load(b, p6 + j), v)
+                total[j] = rfma(x7, load(b, p7 + j), v)
+            i += 8
         while i < end:
             p = b0 + i * ld
             x0 = load(a, a0 + i)

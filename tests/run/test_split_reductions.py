@@ -92,3 +92,17 @@ def test_a_row_by_a_large_matrix(batch: tuple[int, ...], k: int, n: int, dtype: 
     assert f(a, b).tobytes() == alone.tobytes()
     wide = a.astype(np.float64) @ b.astype(np.float64)
     np.testing.assert_allclose(alone, wide, rtol=0, atol=(3e-6 if dtype == "f4" else 1e-14) * np.sqrt(k) * 8)
+
+
+@pytest.mark.parametrize("stored", ["by rows", "by columns"])
+def test_a_row_by_a_matrix_of_any_size(stored: str) -> None:
+    """Eight rows are read at a time; what is left over, one by one."""
+    r = np.random.default_rng(1)
+    f = fn.jit(dims={"a": (None, "k"), "b": ("k", "n")} if stored == "by rows" else {"a": (None, "k"), "b": ("n", "k")})(
+        (lambda a, b: a @ b) if stored == "by rows" else (lambda a, b: a @ b.T))
+    for k in (*range(2, 20), 31, 64):
+        for n in (*range(2, 20), 23, 40, 257):
+            a = r.integers(-9, 9, (1, k)).astype(np.float32)
+            b = r.integers(-9, 9, (k, n) if stored == "by rows" else (n, k)).astype(np.float32)
+            np.testing.assert_array_equal(f(a, b), a @ (b if stored == "by rows" else b.T))
+    assert "gemv" in f.plan.launches[0].label and f.compilations == 1
