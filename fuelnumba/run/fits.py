@@ -53,6 +53,6 @@ class Fits:
 
 
 def _refusal(what: str, n: Narrowing) -> ArgumentError:
-    at = f", {n.where.file}:{n.where.line}" if n.where is not None else ""
-    return ArgumentError(f"{what} not fit {n.dtype}, the dtype of {n.op}(){at}",
+    at = f" ({n.where.file}:{n.where.line})" if n.where is not None else ""
+    return ArgumentError(f"{what} not fit {n.dtype} in {n.op}(){at}",
                          cure=f"cast the array to a wider dtype, or pass a value that fits {n.dtype}")
