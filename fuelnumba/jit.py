@@ -252,8 +252,8 @@ class Jitted(Generic[P, R]):
     def _of_call(self, err: FuelError, structure: Any, leaves: list[Any]) -> FuelError:
         """The error of a run, with the caller's line and the name of the int that does not fit."""
         names = [n for n, leaf in zip(self._leaf_names(structure), leaves) if type(leaf) is int and f"int {leaf} " in err.what]
-        head = ": ".join([f"{self.name}()", *names[:1], ""]) if isinstance(err, ArgumentError) else ""
-        return type(err)(head + err.what, where=user_location(), cure=err.cure)
+        what = f"{self.name}(): {names[0]}: {err.what}" if names else f"{self.name}(): {err.what}"
+        return type(err)(what if isinstance(err, ArgumentError) else err.what, where=user_location(), cure=err.cure)
 
     def _donated(self, structure: Any) -> frozenset[int]:
         """The positions of the leaves of donated arguments."""

@@ -16,6 +16,7 @@ import fuelnumba
 from fuelnumba import errors, jit, ops
 
 from .asking import F32, arange, message, said
+from .at_once import at_once
 
 
 # ------------------------------------------------------------------------------------------------ faults at run time
@@ -132,28 +133,6 @@ def test_refused_user_kernels() -> None:
 
 
 # ------------------------------------------------------------------------------------------------ threads
-def in_threads(count: int, work: Callable[[int], None]) -> None:
-    """All at once; the first failure is raised here."""
-    failures: list[BaseException] = []
-    start = threading.Barrier(count)
-
-    def run(k: int) -> None:
-        try:
-            start.wait()
-            work(k)
-        except BaseException as err:  # handed to the main thread
-            failures.append(err)
-
-    threads = [threading.Thread(target=run, args=(k,), daemon=True) for k in range(count)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join(120)
-    assert not any(t.is_alive() for t in threads), "a thread hangs"
-    if failures:
-        raise failures[0]
-
-
 @pytest.mark.parametrize("size", [8, 60_000], ids=["small", "divided among threads"])
 def test_many_threads_one_function(size: int) -> None:
     unique = next(_numbers)
@@ -172,7 +151,7 @@ def test_many_threads_one_function(size: int) -> None:
             assert y[0] == 2 * r + unique and (y[1:] == 2 * k + unique).all()
             assert total == (k + 1) * (size - 1) + r + 1
 
-    in_threads(16, work)
+    at_once(16, work)
     assert f.compilations == 1
 
 
@@ -189,7 +168,7 @@ def test_many_threads_many_functions_and_shapes() -> None:
             assert functions[(k + r) % 4](x) == 8 * (8 + k) * (2 * k + (k + r) % 4)
             assert product(x, x.T).sum() == 8 * (8 + k) ** 2 * k * k
 
-    in_threads(16, work)
+    at_once(16, work)
 
 
 def test_a_trace_does_not_leave_its_thread() -> None:

@@ -80,17 +80,16 @@ class Bindings:
     def user_kernel(self, node: Node) -> UserKernel | None:
         return self.user.get((node.op.name, key_dtypes(node), self.backend)) if self.user else None
 
-    def kernels(self, node: Node) -> list[Kernel]:
-        """Our kernels for this op and these dtypes, best first."""
-        ours = self._ours.get(node.op)
-        if ours is None:
-            ours = self._ours[node.op] = [k for k in node.op.kernels if k.backend == self.backend]
-        dtypes = key_dtypes(node)
-        return [k for k in ours if k.match(dtypes) is not None]
+    def of(self, op: OpDef) -> list[Kernel]:
+        """Our kernels for an op, best first."""
+        if op not in self._ours:
+            self._ours[op] = [k for k in op.kernels if k.backend == self.backend]
+        return self._ours[op]
 
-    def kernel_named(self, node: Node, name: str) -> Kernel:
-        self.kernels(node)
-        return next(k for k in self._ours[node.op] if k.name == name)
+    def kernels(self, node: Node) -> list[Kernel]:
+        """Those of them that serve these dtypes."""
+        dtypes = key_dtypes(node)
+        return [k for k in self.of(node.op) if k.match(dtypes) is not None]
 
     def is_bound(self, node: Node) -> bool:
         return bool(self.user_kernel(node) or self.kernels(node))

@@ -206,7 +206,7 @@ class _Planner:
         parts = self._launch(node, kernel, launch, (*(i.dtype for i in read), dtype), [*sources, Pointer(between, 0)], reads,
                              [between], note)
         parts.label += " in parts"
-        last = self.bound.kernel_named(node, launch.finish_with or kernel.name)
+        last = next(k for k in self.bound.of(node.op) if k.name == (launch.finish_with or kernel.name))
         return [parts, self._launch(node, last, launch.finish, (dtype, node.dtype), [Pointer(between, 0), target], [between],
                                     writes, note)]
 

@@ -189,8 +189,8 @@ def _launch_loops(inputs: Sequence[Operand], outputs: Sequence[Operand], attrs: 
 @matmul.kernel(CPU, (dt.f32, dt.f64), launch=_launch_gemv_rows, strided=True, accepts=_accepts_gemv_rows)
 def gemv_rows(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: int, b_s1: int, n: int, k: int, ld: int,
               BLOCK: int, lo, hi):
-    """out[j] = sum of a * row j of b's transpose: eight rows at a time, each read once: memory is read faster than
-    in four streams, and slower in sixteen."""
+    """out[j] = sum of a * row j of b's transpose: eight rows at a time, each read once. Memory is read faster in
+    eight streams than in four."""
     blocks = (n + BLOCK - 1) // BLOCK
     for item in range(lo, hi):
         batch = item // blocks

@@ -10,7 +10,7 @@ how many pieces are taken; thread 0 sets it back when all threads are done with 
 
 A worker waits for its next table in native code for a while (a wake-up through the system costs more than many plans) and
 then sleeps on a lock. Its block of words says which: 0 waiting, 1 there is work, 2 asleep; then the table, its rows, the
-meeting counter's value, and the address of two functions that give the processor away.
+meeting counter's value, and where the addresses of two functions stand that give the processor away.
 """
 
 from __future__ import annotations
@@ -35,7 +35,34 @@ ASLEEP = 2
 LINGER = 4000  # looks, about 200 us, before a worker without work goes to sleep
 
 WALKER = r"""
-define void @fuel_walk(ptr %table, i64 %rows, i64 %tid, i64 %threads, ptr %meet, i64 %base, ptr %give_way) {
+define internal void @fuel_meet(ptr %counter, i64 %want, ptr %give_way) {
+entry:
+  %before = atomicrmw add ptr %counter, i64 1 acq_rel
+  br label %look
+look:
+  %n = phi i64 [0, %entry], [%n.next, %again]
+  %seen = load atomic i64, ptr %counter acquire, align 8
+  %all = icmp sge i64 %seen, %want
+  br i1 %all, label %done, label %wait
+wait:
+  %n.next = add i64 %n, 1
+  %some = icmp sgt i64 %n.next, SPINS
+  br i1 %some, label %leave, label %again
+leave:
+  %many = icmp sgt i64 %n.next, PATIENCE
+  %which = zext i1 %many to i64
+  %p.way = getelementptr ptr, ptr %give_way, i64 %which
+  %way = load ptr, ptr %p.way
+  %ignored = call i32 %way(i32 NAP)
+  br label %again
+again:
+  PAUSE
+  br label %look
+done:
+  ret void
+}
+
+define void @fuel_walk(ptr %table, i64 %rows, i64 %tid, i64 %threads, ptr %counter, i64 %base, ptr %give_way) {
 entry:
   %many = icmp sgt i64 %threads, 1
   br label %row
@@ -60,32 +87,13 @@ look:
   %divided = and i1 %wanted, %many
   %meets = icmp ne i64 %meets.word, 0
   %must = and i1 %meets, %many
-  br i1 %must, label %arrive, label %work
-arrive:
-  %old = atomicrmw add ptr %meet, i64 1 acq_rel
+  br i1 %must, label %meet, label %work
+meet:
   %want = add i64 %met, %threads
-  br label %spin
-spin:
-  %n = phi i64 [0, %arrive], [%n.next, %again]
-  %seen = load atomic i64, ptr %meet acquire, align 8
-  %all = icmp sge i64 %seen, %want
-  br i1 %all, label %work, label %wait
-wait:
-  %n.next = add i64 %n, 1
-  %long = icmp sgt i64 %n.next, SPINS
-  br i1 %long, label %yield, label %again
-yield:
-  %long.n = icmp sgt i64 %n.next, PATIENCE
-  %which.n = zext i1 %long.n to i64
-  %p.way.n = getelementptr ptr, ptr %give_way, i64 %which.n
-  %way.n = load ptr, ptr %p.way.n
-  %ignored = call i32 %way.n(i32 NAP)
-  br label %again
-again:
-  PAUSE
-  br label %spin
+  call void @fuel_meet(ptr %counter, i64 %want, ptr %give_way)
+  br label %work
 work:
-  %met.after = phi i64 [%met, %look], [%want, %spin]
+  %met.after = phi i64 [%met, %look], [%want, %meet]
   %first = icmp eq i64 %tid, 0
   br i1 %divided, label %share, label %whole
 whole:
@@ -126,31 +134,10 @@ advance:
   %next = add i64 %i, 1
   br label %row
 finish:
-  br i1 %many, label %last.arrive, label %done
-last.arrive:
-  %old2 = atomicrmw add ptr %meet, i64 1 acq_rel
-  %want2 = add i64 %met, %threads
-  br label %last.spin
-last.spin:
-  %m = phi i64 [0, %last.arrive], [%m.next, %last.again]
-  %seen2 = load atomic i64, ptr %meet acquire, align 8
-  %all2 = icmp sge i64 %seen2, %want2
-  br i1 %all2, label %tidy, label %last.wait
-last.wait:
-  %m.next = add i64 %m, 1
-  %long2 = icmp sgt i64 %m.next, SPINS
-  br i1 %long2, label %last.yield, label %last.again
-last.yield:
-  %long.m = icmp sgt i64 %m.next, PATIENCE
-  %which.m = zext i1 %long.m to i64
-  %p.way.m = getelementptr ptr, ptr %give_way, i64 %which.m
-  %way.m = load ptr, ptr %p.way.m
-  %ignored2 = call i32 %way.m(i32 NAP)
-  br label %last.again
-last.again:
-  PAUSE
-  br label %last.spin
+  br i1 %many, label %tidy, label %done
 tidy:
+  %last = add i64 %met, %threads
+  call void @fuel_meet(ptr %counter, i64 %last, ptr %give_way)
   %zeroth = icmp eq i64 %tid, 0
   br i1 %zeroth, label %reset, label %done
 reset:

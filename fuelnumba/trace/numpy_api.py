@@ -247,9 +247,9 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: 
         low = None if type(low) is int and low <= info.min else low
         high = None if type(high) is int and high >= info.max else high
         if getattr(low, "weak", None) == "i":
-            low = call("maximum", low, int(info.min))
+            low = call("maximum", low, info.min)
         if getattr(high, "weak", None) == "i":
-            high = call("minimum", high, int(info.max))
+            high = call("minimum", high, info.max)
     plain = all(v is None or type(v) in (int, float) for v in (low, high))
     if plain and a.node.dtype.is_float and a.weak is None:
         return call("clamp", a, min=low, max=high)

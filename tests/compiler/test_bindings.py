@@ -18,6 +18,7 @@ from fuelnumba.core import ir
 from fuelnumba.core.errors import ArgumentError, NoKernelError
 from fuelnumba.core.layout import contiguous
 from fuelnumba.core.ops import OPS
+from tests.at_once import at_once
 
 f32 = np.float32
 
@@ -222,20 +223,15 @@ def test_a_change_while_a_plan_is_made(registered: Any, monkeypatch: pytest.Monk
 
 def test_two_threads_register_different_functions(registered: Any) -> None:
     """One is told that the other's is there: neither is lost without a word."""
-    before, gate, refused = bindings.current().user, threading.Barrier(2), []
+    before, refused = bindings.current().user, []
 
-    def register(fn: Any) -> None:
-        gate.wait()
+    def register(k: int) -> None:
         try:
-            registered("tanh", ("f32", "f32"), fn)
+            registered("tanh", ("f32", "f32"), (twice_tanh, weighted)[k])
         except ArgumentError:
-            refused.append(fn)
+            refused.append(k)
 
-    threads = [threading.Thread(target=register, args=(fn,)) for fn in (twice_tanh, weighted)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    at_once(2, register)
     assert len(refused) == 1 and len(bindings.current().user) == len(before) + 1
 
 

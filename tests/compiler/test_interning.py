@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from fuelnumba.core import dims, ir
 from fuelnumba.core import dtypes as dt
 from fuelnumba.core.ops import OPS
 from fuelnumba.core.source import Location
+from tests.at_once import at_once
 
 
 def make(name: str, *inputs: ir.Node, **attrs: Any) -> ir.Node:
@@ -146,16 +146,10 @@ def test_a_chain_of_ten_thousand_nodes() -> None:
 def test_threads_get_the_same_objects() -> None:
     x = x_(4)
     results: list[list[ir.Node]] = [[] for _ in range(4)]
-    start = threading.Barrier(4)
 
-    def build(out: list[ir.Node]) -> None:
-        start.wait()
+    def build(thread: int) -> None:
         for k in range(500):
-            out.append(make("multiply", x, ir.full_node(float(k), (4,), dt.f32)))
+            results[thread].append(make("multiply", x, ir.full_node(float(k), (4,), dt.f32)))
 
-    threads = [threading.Thread(target=build, args=(r,)) for r in results]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    at_once(4, build)
     assert all(len({id(r[k]) for r in results}) == 1 for k in range(500))

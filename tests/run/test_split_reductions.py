@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,18 +9,11 @@ import pytest
 
 import fuelnumba as fn
 from fuelnumba import ops
-from fuelnumba.run import executor
 
 Array = np.ndarray[Any, Any]
 
 
-@pytest.fixture(autouse=True)
-def _threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(executor, "WORTH_WAKING", 1)
-    before = fn.num_threads()
-    yield
-    fn.set_num_threads(before)
-
+pytestmark = pytest.mark.usefixtures("threads_wake")
 
 #        shape, axes: one axis; one of few columns; outer and inner; two axes that do not lie together; a prime length
 CASES = [((1_500_007,), None), ((600_001, 3), 0), ((2, 300_001), 1), ((4, 500, 701), (1, 2)), ((131, 5, 1777), (0, 2)), ((1000, 1001), None)]

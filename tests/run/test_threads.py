@@ -8,7 +8,7 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,22 +19,10 @@ from threadpoolctl import ThreadpoolController
 import fuelnumba
 from fuelnumba import jit, ops
 from fuelnumba.run import cpu, executor
+from tests.at_once import at_once
 
 Array = np.ndarray[Any, Any]
 F32 = np.float32
-
-
-@pytest.fixture(autouse=True)
-def _threads_are_restored() -> Iterator[None]:
-    before = fuelnumba.num_threads()
-    yield
-    fuelnumba.set_num_threads(before)
-
-
-@pytest.fixture
-def threads_wake(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They take part in all calls that have work to share."""
-    monkeypatch.setattr(executor, "WORTH_WAKING", 1)
 
 
 @pytest.fixture
@@ -187,26 +175,6 @@ def test_faults_in_shared_kernels_are_reported() -> None:
 
 
 # --------------------------------------------------------------------------------------- the user's threads
-def at_once(count: int, work: Callable[[int], None]) -> None:
-    """Run `work(k)` in threads that start together; what one raises, this raises."""
-    start, errors = threading.Barrier(count), []
-
-    def body(k: int) -> None:
-        try:
-            start.wait(60)
-            work(k)
-        except BaseException:
-            errors.append(traceback.format_exc())
-
-    threads = [threading.Thread(target=body, args=(k,), daemon=True) for k in range(count)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join(300)
-    assert not any(t.is_alive() for t in threads), "a thread hangs"
-    assert not errors, errors[0]
-
-
 def many(x: Any, w: Any) -> Any:
     h = np.maximum(x @ w, 0) + x
     return ops.softmax(h, axis=-1), h.sum(axis=0)

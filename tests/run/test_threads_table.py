@@ -3,7 +3,7 @@ calls large enough to be divided as they are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,15 +20,8 @@ THREADS = (1, 2, 3, 5)
 F32, F16 = np.float32, np.float16
 PUBLIC = sorted(n for n, op in OPS.items() if op.kind != "leaf" and "uid" not in op.attrs)
 
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, for infinities and NaN
-
-
-@pytest.fixture(autouse=True)
-def _threads_wake(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(executor, "WORTH_WAKING", 1)
-    before = fuelnumba.num_threads()
-    yield
-    fuelnumba.set_num_threads(before)
+pytestmark = [pytest.mark.usefixtures("threads_wake"),
+              pytest.mark.filterwarnings("ignore::RuntimeWarning")]  # NumPy's, for infinities and NaN
 
 
 def divided(jitted: Any) -> bool:
