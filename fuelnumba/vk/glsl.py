@@ -132,6 +132,8 @@ class _Function:
         self.arrays: dict[str, str] = {}  # name -> declaration, of the thread's own
         self.doubles: dict[str, str] = {}  # name -> the word of the block with the bits of a f64 parameter
         self.count = 0
+        self.before: list[str] = []  # statements that the present one needs
+        self.turns: set[str] = set()  # rows of which the parts are there
 
     # -------------------------------------------------------------------------------------- expressions
     def cast(self, v: Value, to: str) -> str:
@@ -292,12 +294,24 @@ class _Function:
         if name == "lane":
             return Value("int(gl_LocalInvocationID.x)", "i32")
         if name == "inv_half_pi":
-            return Value(f"{self.help(f'inv_half_pi_{self.word(n.args[1])}')}({self.cast(self.expr(n.args[0]), 'i64')})", "f64")
+            return self.inv_half_pi(n.args[0], self.word(n.args[1]))
         if name in flatten.FUNCTIONS:
             t = name[-3:]
             self.whole.function(name)
             return Value(f"{name}({', '.join(self.cast(self.expr(a), t) for a in n.args)})", t)
         return self.word_call(name, [self.expr(a) for a in n.args])
+
+    def inv_half_pi(self, row: ast.expr, part: int) -> Value:
+        """All four parts are computed at the first that is asked for: what inlines the helper takes drivers long to compile."""
+        if not isinstance(row, ast.Name):
+            raise _Unprintable("inv_half_pi() of what is no variable")
+        parts = [f"turn{k}_{row.id}_" for k in range(4)]
+        if row.id not in self.turns:
+            self.turns.add(row.id)
+            self.whole.need("f64")
+            self.before.append(f"precise double {', '.join(parts)};")
+            self.before.append(f"{self.help('inv_half_pi')}({self.cast(self.expr(row), 'i64')}, {', '.join(parts)});")
+        return Value(parts[part], "f64")
 
     def word_call(self, name: str, args: Sequence[Value]) -> Value:
         if name in BITS:
@@ -362,10 +376,12 @@ class _Function:
     def block(self, body: Sequence[ast.stmt], depth: int) -> list[str]:
         out: list[str] = []
         for s in body:
-            made = getattr(self, f"stmt_{type(s).__name__}", None)
-            if made is None:
+            make = getattr(self, f"stmt_{type(s).__name__}", None)
+            if make is None:
                 raise _Unprintable(f"the statement {ast.unparse(s)[:60]}")
-            out += made(s, depth)
+            made = make(s, depth)
+            out += ["  " * depth + line for line in self.before] + made
+            self.before = []
         return out
 
     def stmt_Pass(self, s: ast.Pass, depth: int) -> list[str]:
@@ -506,6 +522,7 @@ class _Function:
         while True:
             before = dict(self.types)
             self.count = 0
+            self.turns = set()
             made = self.block(body, 1)
             if self.types == before:
                 return [*self.declarations(), *made]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from ..kernels.lang import inv_half_pi_table
+from ..kernels.lang import _pi_scaled
 
 #: type of the kernel language -> GLSL
 TYPES = {"f32": "float", "f64": "double", "i64": "int64_t", "i32": "int", "i16": "int16_t", "i8": "int8_t", "u64": "uint64_t",
@@ -139,10 +139,31 @@ def _group(t: str) -> dict[str, str]:
     return out
 
 
-def _table(part: int) -> str:
-    values = ", ".join(f"{v!r}lf" for v in inv_half_pi_table(part).tolist())
-    return (f"const double inv_half_pi_{part}_[1024] = double[]({values});\n"
-            f"double inv_half_pi_{part}(int64_t e) {{ return inv_half_pi_{part}_[int(e)]; }}")
+def _two_over_pi() -> str:
+    """`inv_half_pi` from the bits of 2/pi themselves: tables of 1,024 numbers take drivers minutes to compile."""
+    bits = (2 << (2 * 1400)) // _pi_scaled(1400)
+    words = ", ".join(f"{(bits >> (1400 - 32 * k)) & 0xffffffff if 32 * k <= 1400 else bits << (32 * k - 1400) & 0xffffffff:#x}u"
+                      for k in range(1, 46))
+    return f"""const uint two_over_pi[45] = uint[]({words});
+uint64_t bits_of_two_over_pi(int k) {{  // 64 of them, from the one of weight 2**-k on; none before the first or after the last
+  int w = (k - 1) >> 5, s = (k - 1) & 31;
+  uint a = w < 0 || w > 44 ? 0u : two_over_pi[w], b = w < -1 || w > 43 ? 0u : two_over_pi[w + 1];
+  uint c = w < -2 || w > 42 ? 0u : two_over_pi[w + 2];
+  uint64_t two = (uint64_t(a) << 32) | uint64_t(b);
+  return s == 0 ? two : (two << s) | uint64_t(c >> (32 - s));
+}}
+double next_of_two_over_pi(int k, inout int p) {{  // the next 53 bits from the first that is set
+  uint64_t seen = bits_of_two_over_pi(k + p);
+  uint high = uint(seen >> 32);
+  p += high != 0u ? 31 - findMSB(high) : 63 - findMSB(uint(seen));
+  double part = double(bits_of_two_over_pi(k + p) >> 11) * uint64BitsToDouble(uint64_t(1023 - 51 - p) << 52);
+  p += 53;
+  return part;
+}}
+void inv_half_pi(int64_t e, out double a, out double b, out double c, out double d) {{
+  int k = int(e) - 53, p = 0;  // bit p of 2/pi * 2**(e - 52) has the weight 2**(1 - p)
+  a = next_of_two_over_pi(k, p); b = next_of_two_over_pi(k, p); c = next_of_two_over_pi(k, p); d = next_of_two_over_pi(k, p);
+}}"""
 
 
 FIXED = {
@@ -207,8 +228,7 @@ def library() -> dict[str, str]:
         out |= _integers(t)
     for t in ("f32", "f64", "i32", "i64"):
         out |= _group(t)
-    for part in range(4):
-        out[f"inv_half_pi_{part}"] = _table(part)
+    out["inv_half_pi"] = _two_over_pi()
     return out
 
 
