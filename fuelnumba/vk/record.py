@@ -105,6 +105,8 @@ class Recorder:
         self._memory.srcAccessMask, self._memory.dstAccessMask = WRITE, HOST_READ
         lib.vkCmdPipelineBarrier(self.handle, COMPUTE | COPY, HOST, 0, 1, self._memory, 0, NULL, 0, NULL)
         api.check(lib.vkEndCommandBuffer(self.handle), f"{self.device}: recording")
+        self._reads.clear()  # keys may be buffers, which it does not keep
+        self._writes.clear()
         commands, self.handle = Commands(self.device, self.handle, self.dispatches, self.barriers), None
         return commands
 
