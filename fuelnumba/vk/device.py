@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import vulkan
 
 from ..compiler import modcache
 from ..core.errors import ArgumentError, BackendError, CacheError, CompileError, DeviceLostError
 from . import api
-from .api import NULL, ffi, lib, new
+from .api import NULL, ffi, lib, new, vulkan
 from .memory import Buffer, Memory
 from .record import Commands, Recorder
 

@@ -11,11 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import vulkan
-
 from ..core.errors import BackendError
 from . import api
-from .api import NULL, ffi, lib, new
+from .api import NULL, ffi, lib, new, vulkan
 
 if TYPE_CHECKING:
     from .device import Device

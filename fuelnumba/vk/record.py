@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import vulkan
-
 from ..core.errors import BackendError
 from . import api
-from .api import NULL, ffi, lib, new
+from .api import NULL, ffi, lib, new, vulkan
 
 if TYPE_CHECKING:
     from .device import Device
