@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import vulkan
-
 from ..core.errors import BackendError
 from . import api
-from .api import NULL, ffi, lib, new
+from .api import NULL, ffi, lib, new, vulkan
 
 if TYPE_CHECKING:
     from .device import Device
@@ -25,22 +23,26 @@ Place = tuple[Any, int, int]  # a storage's key, and the range of bytes
 
 
 class Commands:
-    """A recorded command buffer. It may be submitted again and again, but not while it is on its way."""
+    """A recorded command buffer. It may be submitted again and again; `epoch` is the last time that it was."""
 
     def __init__(self, device: Device, handle: Any, dispatches: int, barriers: int) -> None:
         self.device, self.handle, self.dispatches, self.barriers = device, handle, dispatches, barriers
-        device.count("commands", 1)
+        self.epoch = 0
 
     def __del__(self) -> None:
-        self.device.forget(self.handle)
+        self.device.forgotten.append((self.epoch, self.handle))
 
 
 class Recorder:
-    """A command buffer in the making. It starts with a barrier for all that was submitted before."""
+    """A command buffer in the making. It starts with a barrier for all that was submitted before.
+
+    Launches name what they touch by keys of the caller's choice. Copies are told from one another by the memory that they
+    touch: between a copy and a launch that have to do with each other, the caller puts a `barrier()`.
+    """
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self.handle = device.command_buffer()
+        self.handle: Any = device.command_buffer()
         self.dispatches = self.barriers = 0
         self._reads: dict[Any, list[tuple[int, int]]] = {}  # since the last barrier
         self._writes: dict[Any, list[tuple[int, int]]] = {}
@@ -76,8 +78,11 @@ class Recorder:
         lib.vkCmdCopyBuffer(self.handle, src.handle, dst.handle, 1,
                             ffi.new("VkBufferCopy*", {"srcOffset": a, "dstOffset": b, "size": nbytes}))
 
-    def dispatch(self, pipeline: Any, block: int, total: int, groups: int, reads: Iterable[Place], writes: Iterable[Place]) -> None:
+    def dispatch(self, pipeline: Any, block: int, total: int, groups: int, reads: Iterable[Place],
+                 writes: Iterable[Place]) -> None:
         """A launch of `groups` groups of threads. Raises BackendError for more than the device takes."""
+        if not groups:
+            return
         most_x, most_y = self.device.info.max_groups[:2]
         across = min(groups, most_x)
         down = -(-groups // across)
@@ -98,7 +103,14 @@ class Recorder:
         self._memory.srcAccessMask, self._memory.dstAccessMask = WRITE, HOST_READ
         lib.vkCmdPipelineBarrier(self.handle, COMPUTE | COPY, HOST, 0, 1, self._memory, 0, NULL, 0, NULL)
         api.check(lib.vkEndCommandBuffer(self.handle), f"{self.device}: recording")
-        return Commands(self.device, self.handle, self.dispatches, self.barriers)
+        self._reads.clear()  # keys may be buffers, which it does not keep
+        self._writes.clear()
+        commands, self.handle = Commands(self.device, self.handle, self.dispatches, self.barriers), None
+        return commands
+
+    def __del__(self) -> None:
+        if getattr(self, "handle", None) is not None:  # an error came between
+            self.device.forgotten.append((0, self.handle))
 
 
 def _meets(table: dict[Any, list[tuple[int, int]]], place: Place) -> bool:

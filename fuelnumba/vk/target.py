@@ -220,6 +220,7 @@ class VulkanInstance(Bound):
             self.fits.check(arguments, self.lengths)
         target, machine = self.target, self.target.machine
         with machine.lock:
+            machine.check_open()  # the memory that frames are written to is gone with it
             frame = self._frame()
             ints, held = frame.ints, []
             given: dict[int, Any] = {}
