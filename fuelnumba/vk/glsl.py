@@ -24,7 +24,7 @@ from .words import NEEDS, TYPES
 LOCAL = 256  # threads of a group where each has a work item of its own
 UNROLLED = 16  # loops of at most so many rounds, known beforehand, are unrolled
 
-SIMPLE = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "roundEven", "fabs": "abs", "fma": "fma"}
+SIMPLE = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "roundEven", "fabs": "abs"}
 OPERATORS: dict[type, str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
     ast.LShift: "<<", ast.RShift: ">>", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
@@ -47,7 +47,7 @@ SUBGROUPS = """#extension GL_KHR_shader_subgroup_basic : require
 
 
 class Shader(NamedTuple):
-    """GLSL, and the features of a device that it uses."""
+    """GLSL, and the features of a device that it uses; among them "turns", the table behind `inv_half_pi`."""
 
     text: str
     needs: frozenset[str]
@@ -132,8 +132,6 @@ class _Function:
         self.arrays: dict[str, str] = {}  # name -> declaration, of the thread's own
         self.doubles: dict[str, str] = {}  # name -> the word of the block with the bits of a f64 parameter
         self.count = 0
-        self.before: list[str] = []  # statements that the present one needs
-        self.turns: set[str] = set()  # rows of which the parts are there
 
     # -------------------------------------------------------------------------------------- expressions
     def cast(self, v: Value, to: str) -> str:
@@ -294,24 +292,16 @@ class _Function:
         if name == "lane":
             return Value("int(gl_LocalInvocationID.x)", "i32")
         if name == "inv_half_pi":
-            return self.inv_half_pi(n.args[0], self.word(n.args[1]))
+            self.whole.needs.add("turns")
+            self.whole.pointers.add("f64")
+            self.whole.need("f64")
+            row = self.cast(self.expr(n.args[0]), "u64")
+            return Value(f"P_f64(turns + ({row} + {1024 * self.word(n.args[1])}UL) * 8UL).d[0]", "f64")
         if name in flatten.FUNCTIONS:
             t = name[-3:]
             self.whole.function(name)
             return Value(f"{name}({', '.join(self.cast(self.expr(a), t) for a in n.args)})", t)
         return self.word_call(name, [self.expr(a) for a in n.args])
-
-    def inv_half_pi(self, row: ast.expr, part: int) -> Value:
-        """All four parts are computed at the first that is asked for: what inlines the helper takes drivers long to compile."""
-        if not isinstance(row, ast.Name):
-            raise _Unprintable("inv_half_pi() of what is no variable")
-        parts = [f"turn{k}_{row.id}_" for k in range(4)]
-        if row.id not in self.turns:
-            self.turns.add(row.id)
-            self.whole.need("f64")
-            self.before.append(f"precise double {', '.join(parts)};")
-            self.before.append(f"{self.help('inv_half_pi')}({self.cast(self.expr(row), 'i64')}, {', '.join(parts)});")
-        return Value(parts[part], "f64")
 
     def word_call(self, name: str, args: Sequence[Value]) -> Value:
         if name in BITS:
@@ -337,7 +327,7 @@ class _Function:
             return Value(f"fma({', '.join(texts)})" if t[0] == "f" else f"{TYPES[t]}({texts[0]} * {texts[1]} + {texts[2]})", t)
         if t == "b1" and name in ("maximum", "minimum"):
             return Value(f"({texts[0]} {'||' if name == 'maximum' else '&&'} {texts[1]})", t)
-        if name in ("maximum", "minimum", "copysign", "frem", "int_floordiv", "int_mod", "int_pow"):
+        if name in ("maximum", "minimum", "copysign", "frem", "fma", "int_floordiv", "int_mod", "int_pow"):
             if t[0] == "f":
                 self.help(f"is_nan_{t}")
             elif name.startswith("int_"):
@@ -379,9 +369,7 @@ class _Function:
             make = getattr(self, f"stmt_{type(s).__name__}", None)
             if make is None:
                 raise _Unprintable(f"the statement {ast.unparse(s)[:60]}")
-            made = make(s, depth)
-            out += ["  " * depth + line for line in self.before] + made
-            self.before = []
+            out += make(s, depth)
         return out
 
     def stmt_Pass(self, s: ast.Pass, depth: int) -> list[str]:
@@ -522,7 +510,6 @@ class _Function:
         while True:
             before = dict(self.types)
             self.count = 0
-            self.turns = set()
             made = self.block(body, 1)
             if self.types == before:
                 return [*self.declarations(), *made]
@@ -583,7 +570,8 @@ class _Kernel:
         parts = [PRELUDE + (SUBGROUPS if "subgroup" in self.needs else ""),
                  f"// {self.source.label}: {', '.join(f'{p.name}: {p.dtype or p.kind}' for p in self.source.params)}",
                  f"layout(local_size_x = {self.group or LOCAL}) in;",
-                 "layout(push_constant) uniform Push { uint64_t block; int64_t total; };"]
+                 "layout(constant_id = 0) const bool FUSED = true;",
+                 "layout(push_constant) uniform Push { uint64_t block; int64_t total; uint64_t turns; };"]
         for t in sorted(self.pointers):
             size = int(t[1:]) // 8
             parts.append(f"layout(buffer_reference, scalar, buffer_reference_align = {size}) buffer P_{t} {{ {TYPES[t]} d[]; }};")

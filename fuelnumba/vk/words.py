@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from ..kernels.lang import _pi_scaled
-
 #: type of the kernel language -> GLSL
 TYPES = {"f32": "float", "f64": "double", "i64": "int64_t", "i32": "int", "i16": "int16_t", "i8": "int8_t", "u64": "uint64_t",
          "u32": "uint", "u16": "uint16_t", "u8": "uint8_t", "b1": "bool"}
@@ -39,7 +37,23 @@ def _for_float(t: str) -> dict[str, str]:
         f"copysign_{t}": f"{real} copysign_{t}({real} a, {real} b) {{ "
                          f"return {back}(({bits}(a) & {magnitude}) | ({bits}(b) & {sign})); }}",
         f"frem_{t}": _frem(t),
+        f"fma_{t}": _fma(t),
     }
+
+
+def _fma(t: str) -> str:
+    """Rounded once. Vulkan lets a driver round twice, and the software one does: there, the product is made exact as p + e
+    (Veltkamp's split), and the sum with c as s + t (Knuth's)."""
+    real, _, bits, magnitude, infinite, _, _ = _FLOATS[t]
+    split = "4097.0" if t == "f32" else "134217729.0lf"
+    return f"""{real} fma_{t}({real} a, {real} b, {real} c) {{
+  if (FUSED) return fma(a, b, c);
+  precise {real} p = a * b, at = a * {split}, bt = b * {split};
+  precise {real} ah = at - (at - a), bh = bt - (bt - b), al = a - ah, bl = b - bh;
+  precise {real} e = al * bl - (((p - ah * bh) - al * bh) - ah * bl);
+  precise {real} s = p + c, v = s - p, t = (p - (s - v)) + (c - v), exact = s + (t + e);
+  return exact != 0 && ({bits}(exact) & {magnitude}) < {infinite} ? exact : s;
+}}"""
 
 
 def _frem(t: str) -> str:
@@ -139,33 +153,6 @@ def _group(t: str) -> dict[str, str]:
     return out
 
 
-def _two_over_pi() -> str:
-    """`inv_half_pi` from the bits of 2/pi themselves: tables of 1,024 numbers take drivers minutes to compile."""
-    bits = (2 << (2 * 1400)) // _pi_scaled(1400)
-    words = ", ".join(f"{(bits >> (1400 - 32 * k)) & 0xffffffff if 32 * k <= 1400 else bits << (32 * k - 1400) & 0xffffffff:#x}u"
-                      for k in range(1, 46))
-    return f"""const uint two_over_pi[45] = uint[]({words});
-uint64_t bits_of_two_over_pi(int k) {{  // 64 of them, from the one of weight 2**-k on; none before the first or after the last
-  int w = (k - 1) >> 5, s = (k - 1) & 31;
-  uint a = w < 0 || w > 44 ? 0u : two_over_pi[w], b = w < -1 || w > 43 ? 0u : two_over_pi[w + 1];
-  uint c = w < -2 || w > 42 ? 0u : two_over_pi[w + 2];
-  uint64_t two = (uint64_t(a) << 32) | uint64_t(b);
-  return s == 0 ? two : (two << s) | uint64_t(c >> (32 - s));
-}}
-double next_of_two_over_pi(int k, inout int p) {{  // the next 53 bits from the first that is set
-  uint64_t seen = bits_of_two_over_pi(k + p);
-  uint high = uint(seen >> 32);
-  p += high != 0u ? 31 - findMSB(high) : 63 - findMSB(uint(seen));
-  double part = double(bits_of_two_over_pi(k + p) >> 11) * uint64BitsToDouble(uint64_t(1023 - 51 - p) << 52);
-  p += 53;
-  return part;
-}}
-void inv_half_pi(int64_t e, out double a, out double b, out double c, out double d) {{
-  int k = int(e) - 53, p = 0;  // bit p of 2/pi * 2**(e - 52) has the weight 2**(1 - p)
-  a = next_of_two_over_pi(k, p); b = next_of_two_over_pi(k, p); c = next_of_two_over_pi(k, p); d = next_of_two_over_pi(k, p);
-}}"""
-
-
 FIXED = {
     "quotient": """int64_t quotient(int64_t a, int64_t b) {  // of numbers that are not negative
   return ((a | b) >> 32) == 0 ? int64_t(uint(a) / uint(b)) : a / b;
@@ -228,7 +215,6 @@ def library() -> dict[str, str]:
         out |= _integers(t)
     for t in ("f32", "f64", "i32", "i64"):
         out |= _group(t)
-    out["inv_half_pi"] = _two_over_pi()
     return out
 
 
