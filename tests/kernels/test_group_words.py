@@ -12,7 +12,19 @@ from fuelnumba.core import dtypes as dt
 from fuelnumba.core.errors import CompileError
 from fuelnumba.kernels import cooperative
 from fuelnumba.kernels.cooperative import (
-    GroupError, barrier, group_max, group_min, group_sum, lane, load4, run_group, shared_f32, shared_i64, store4, unroll)
+    GroupError,
+    barrier,
+    group_max,
+    group_min,
+    group_sum,
+    lane,
+    load4,
+    run_group,
+    shared_f32,
+    shared_i64,
+    store4,
+    unroll,
+)
 from fuelnumba.kernels.generic import load, store
 
 ORDERS = [range(8), range(8)[::-1]]

@@ -151,10 +151,10 @@ def group_items(fn: Any, values: list[Any], launch: Launch, order: range) -> Non
 
 def choose(op: OpDef, operands: list[Operand], outputs: list[Operand], attrs: dict, name: str | None,
            backend: str = CPU) -> Kernel:
-    """The backend's kernel of that name, or the first that accepts the operands."""
+    """The backend's kernel of that name, or the first that accepts the operands; on a GPU, the CPU's after its own."""
     refused = []
-    for k in op.kernels:
-        if k.backend == backend and (name is None or k.name == name):
+    for k in sorted(op.kernels, key=lambda k: k.backend != backend):
+        if k.backend in (backend, CPU) and (name is None or k.name == name):
             variables = k.match([o.dtype for o in [*operands, *outputs]])
             reason = "dtypes" if variables is None else k.accepts and k.accepts(operands, attrs)
             if reason is None:
