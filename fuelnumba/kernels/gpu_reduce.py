@@ -40,7 +40,7 @@ def group_rows(x, out: U, n0: int, n1: int, n2: int, n3: int, s0: int, s1: int, 
         total = acc(INIT)
         if row < rows:
             output = row
-            start = i64(0)
+            start = 0
             if PARTS:
                 output = row // parts
                 start = (row - output * parts) * step
@@ -119,7 +119,7 @@ def group_columns(x, out: U, n0: int, n1: int, n2: int, n3: int, s0: int, s1: in
         rest = item // blocks
         block = item - rest * blocks
         outer = rest
-        start = i64(0)
+        start = 0
         if PARTS:
             outer = rest // parts
             start = (rest - outer * parts) * step
@@ -329,19 +329,20 @@ def _bake(rule: Rule, x: Operand, at: Space) -> dict[str, Any]:
             "MANY": len(at.kept) > 1}
 
 
-def _step(count: Extent, parts: int) -> Extent:
-    """The elements of a part, a multiple of four."""
-    return ceil_div(count, parts * 4) * 4 if parts > 1 else count
+def _parts(count: Extent, groups: Extent, least: int) -> tuple[int, Extent]:
+    """Into how many parts the elements of an output are divided, and how many each has, a multiple of four."""
+    parts = gpu.parts_of(count, groups, least)
+    if parts == 1:
+        return 1, count
+    step = ceil_div(count, parts * 4) * 4
+    return (-(-count // step) if isinstance(count, int) and isinstance(step, int) else parts), step
 
 
 def rows_of(rule: Rule, x: Operand, axes: tuple[int, ...], whole: Extent, may_split: bool = True) -> Launch:
     at = space(x, axes)
     count, outputs = product(at.reduced), product(at.kept)
     bake = _bake(rule, x, at)
-    parts = parts_of_rows(count, outputs) if may_split else 1
-    step = _step(count, parts)
-    if isinstance(step, int) and parts > 1:
-        parts = max(-(-count // step), 1)  # type: ignore[operator]
+    parts, step = _parts(count, outputs, 16 * gpu.GROUP) if may_split else (1, count)
     # a lane's four lie together: rows start and end at fours, and so do parts
     fours = (len(at.reduced) == 1 and same(at.reduced_strides[0], 1) and bake["acc"] == x.dtype.compute
              and gpu.in_fours(x, count, *at.kept_strides))
@@ -356,10 +357,6 @@ def rows_of(rule: Rule, x: Operand, axes: tuple[int, ...], whole: Extent, may_sp
     scratch = Aval((outputs, parts), between(rule, x.dtype))
     last = rows_of(rule, Operand(contiguous(scratch.shape), scratch.dtype), (1,), whole, may_split=False)
     return Launch(args, launch.total, step, bake | {"MEAN": False}, scratch, last, group=gpu.GROUP)
-
-
-def parts_of_rows(count: Extent, outputs: Extent) -> int:
-    return gpu.parts_of(count, outputs, 16 * gpu.GROUP)
 
 
 def row_lanes(count: Extent, rows: Extent, each: int) -> int:
@@ -379,10 +376,7 @@ def columns_of(rule: Rule, x: Operand, axes: tuple[int, ...], whole: Extent, may
     across = columns // 4 if fours else columns
     lanes = gpu.power_of_two(across, min(ACROSS, gpu.GROUP))
     blocks = ceil_div(across, lanes)
-    parts = gpu.parts_of(count, outer * blocks, 16 * (gpu.GROUP // lanes)) if may_split else 1
-    step = _step(count, parts)
-    if isinstance(step, int) and parts > 1:
-        parts = max(-(-count // step), 1)  # type: ignore[operator]
+    parts, step = _parts(count, outer * blocks, 16 * (gpu.GROUP // lanes)) if may_split else (1, count)
     bake |= {"LANES": lanes, "SHIFT": gpu.shift(lanes), "FOURS": fours, "PARTS": parts > 1}
     args = {**_axes(at), "count": count, "whole": whole, "blocks": blocks, "parts": parts, "step": step}
     del args["s3"]

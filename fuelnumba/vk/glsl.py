@@ -327,7 +327,8 @@ class _Function:
                 self.help(f"divide_{t}")
             return Value(f"{self.help(f'{name}_{t}')}({', '.join(texts)})", t)
         if name in GROUPED:
-            self.whole.needs.add("subgroup")
+            if t != "i64":
+                self.whole.needs.add("subgroup")
             return Value(f"{self.help(f'{name}_{t}')}({texts[0]})", t)
         raise _Unprintable(f"the word {name}()")
 
