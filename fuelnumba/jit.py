@@ -248,10 +248,10 @@ class Jitted(Generic[P, R]):
             self._check_donated(leaves, structure)
         return (structure, signatures, static), static
 
-    def _dtype(self, name: str, array: np.ndarray[Any, Any]) -> dt.DType:
+    def _dtype(self, name: str, array: np.ndarray[Any, Any] | DeviceArray) -> dt.DType:
         """The dtype of an argument. Raises InputArrayError or DTypeError, naming it."""
         try:
-            return check_array(array)
+            return dt.dtype_of(array.dtype) if isinstance(array, DeviceArray) else check_array(array)
         except FuelError as err:
             raise type(err)(f"{self.name}(): {name}: {err.what}", cure=err.cure) from None
 

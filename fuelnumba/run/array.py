@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -106,7 +107,7 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
         if out is not None:
             raise ArgumentError(f"{ufunc.__name__}(): out= cannot be given with a DeviceArray", where=user_location(),
                                 cure="use the result")
-        return _run(ufunc if method == "__call__" else getattr(ufunc, method), inputs, options)
+        return _run(ufunc if method == "__call__" else _ufunc_method(ufunc, method), inputs, options)
 
     def __array_function__(self, func: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
         return _run(func, args, kwargs)
@@ -120,11 +121,26 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __getattr__(self, name: str) -> Any:
         """A method or property of NumPy's arrays, on the device."""
-        if name.startswith("__") or not hasattr(np.ndarray, name):
+        if name.startswith("__") or not (name == "T" or callable(getattr(np.ndarray, name, None))):
             raise AttributeError(f"a DeviceArray has no attribute {shown(name)}")
         if name == "T":
             return _run(np.transpose, (self,), {})
-        return lambda *args, **kwargs: _run(operator.methodcaller(name, *args, **kwargs), (self,), {})
+        return lambda *args, **kwargs: _run(_method(name), (self, *args), kwargs)
+
+
+@cache
+def _method(name: str) -> Callable[..., Any]:
+    """A method of arrays as a function: one for each name, since jitted functions are kept by it."""
+    def call(x: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(x, name)(*args, **kwargs)
+
+    call.__name__ = name
+    return call
+
+
+@cache
+def _ufunc_method(ufunc: np.ufunc, method: str) -> Callable[..., Any]:
+    return getattr(ufunc, method)  # type: ignore[no-any-return]
 
 
 def _run(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -75,7 +75,8 @@ class _Unprintable(Exception):
 
 
 def _named(name: str) -> str:
-    return name if name in ("lo", "hi") else f"{name}_"
+    """A variable, out of the way of GLSL's words."""
+    return name if name in ("lo", "hi") else f"v{name}_" if name.startswith("gl") else f"{name}_"
 
 
 def _join(a: str | None, b: str) -> str:
@@ -231,6 +232,8 @@ class _Function:
         t = {"I": "i64", "F": "f64"}.get(t, t)
         if t[0] == "f" and op in ("!=", "==") and ast.dump(n.left) == ast.dump(n.comparators[0]):
             return Value(f"{'' if op == '!=' else '!'}{self.help(f'is_nan_{t}')}({self.cast(a, t)})", "b1")
+        if t == "b1" and op not in ("==", "!="):
+            t = "i32"
         return Value(f"({self.cast(a, t)} {op} {self.cast(b, t)})", "b1")
 
     def expr_IfExp(self, n: ast.IfExp) -> Value:
