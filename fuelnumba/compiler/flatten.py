@@ -124,7 +124,7 @@ class _Specialise(ast.NodeTransformer):
             index = self.visit(node.args[1])
             return self._converted(self.pointers.get(pointer), 0, _expr(f"{pointer}[0]", index))
         self.generic_visit(node)
-        if name.startswith(SIZED):
+        if isinstance(node.func, ast.Name) and node.func.id.startswith(SIZED):  # a baked word, too
             return ast.Call(node.func, [_folded(node.args[0])], [])
         if name in self.types:
             if self.types[name] == "b1":

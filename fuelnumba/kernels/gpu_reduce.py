@@ -40,10 +40,10 @@ def group_rows(x, out: U, n0: int, n1: int, n2: int, n3: int, s0: int, s1: int, 
         total = acc(INIT)
         if row < rows:
             output = row
-            start = 0
+            start = i64(0)
             if PARTS:
                 output = row // parts
-                start = (row - output * parts) * step
+                start = i64((row - output * parts) * step)
             base = output * s3
             if MANY:
                 outer = output // n3
@@ -119,10 +119,10 @@ def group_columns(x, out: U, n0: int, n1: int, n2: int, n3: int, s0: int, s1: in
         rest = item // blocks
         block = item - rest * blocks
         outer = rest
-        start = 0
+        start = i64(0)
         if PARTS:
             outer = rest // parts
-            start = (rest - outer * parts) * step
+            start = i64((rest - outer * parts) * step)
         stop = minimum(start + step, count)
         part = lane() >> SHIFT
         column = block * LANES + (lane() & (LANES - 1))
