@@ -36,3 +36,11 @@ def parts_of(count: Extent, groups: Extent, least: int) -> int:
         return 1
     wanted = FILL // groups
     return max(min(wanted, count // least), 1) if isinstance(count, int) else min(wanted, 64)
+
+
+def row_lanes(count: Extent, rows: Extent, each: int) -> int:
+    """Lanes of a row: each with some elements, more lanes where the rows are few."""
+    lanes = power_of_two((count + (each - 1)) // each, GROUP)
+    while isinstance(rows, int) and lanes < GROUP and rows * lanes < FILL * 64 and lanes * 2 <= count:
+        lanes *= 2
+    return lanes

@@ -346,7 +346,7 @@ def rows_of(rule: Rule, x: Operand, axes: tuple[int, ...], whole: Extent, may_sp
     # a lane's four lie together: rows start and end at fours, and so do parts
     fours = (len(at.reduced) == 1 and same(at.reduced_strides[0], 1) and bake["acc"] == x.dtype.compute
              and gpu.in_fours(x, count, *at.kept_strides))
-    lanes = row_lanes(step, outputs, 16 if fours else 4)
+    lanes = gpu.row_lanes(step, outputs, 16 if fours else 4)
     bake |= {"LANES": lanes, "SHIFT": gpu.shift(lanes), "FOURS": fours, "PARTS": parts > 1,
              "TREE": lanes < gpu.GROUP or rule.combine not in JOINS, "join": JOINS.get(rule.combine, "group_sum")}
     rows = outputs * parts
@@ -357,14 +357,6 @@ def rows_of(rule: Rule, x: Operand, axes: tuple[int, ...], whole: Extent, may_sp
     scratch = Aval((outputs, parts), between(rule, x.dtype))
     last = rows_of(rule, Operand(contiguous(scratch.shape), scratch.dtype), (1,), whole, may_split=False)
     return Launch(args, launch.total, step, bake | {"MEAN": False}, scratch, last, group=gpu.GROUP)
-
-
-def row_lanes(count: Extent, rows: Extent, each: int) -> int:
-    """Lanes of a row: each with some elements, more lanes where the rows are few."""
-    lanes = gpu.power_of_two(ceil_div(count, each), gpu.GROUP)
-    while isinstance(rows, int) and lanes < gpu.GROUP and rows * lanes < gpu.FILL * 64 and lanes * 2 <= count:
-        lanes *= 2
-    return lanes
 
 
 def columns_of(rule: Rule, x: Operand, axes: tuple[int, ...], whole: Extent, may_split: bool = True) -> Launch:
