@@ -146,6 +146,8 @@ class _Function:
             return _real(number, to) if to[0] == "f" else _whole(int(number), to)
         if to[0] in "*[" or t[0] in "*[":
             raise _Unprintable(f"a pointer or an array as {to.lstrip('*[')}")
+        if t in "IF":  # a variable that has met literals only
+            return text if to == {"I": "i64", "F": "f64"}[t] else f"{TYPES[to]}({text})"
         return f"{TYPES[to]}({self.plain(v)})"
 
     def plain(self, v: Value) -> str:
@@ -334,7 +336,8 @@ class _Function:
                 self.help(f"divide_{t}")
             return Value(f"{self.help(f'{name}_{t}')}({', '.join(texts)})", t)
         if name in GROUPED:
-            self.whole.needs.add("subgroup")
+            if t != "i64":
+                self.whole.needs.add("subgroup")
             return Value(f"{self.help(f'{name}_{t}')}({texts[0]})", t)
         raise _Unprintable(f"the word {name}()")
 

@@ -130,8 +130,23 @@ def _integers(t: str) -> dict[str, str]:
 
 
 def _group(t: str) -> dict[str, str]:
-    """Reductions over the threads of a group: subgroups first, then what they made, in its order."""
+    """Reductions over the threads of a group: subgroups first, then what they made, in its order. Not every device has
+    subgroups of i64: for these the group, whose size is a power of two, meets in a tree."""
     g = TYPES[t]
+    if t == "i64":
+        joins = {"sum": "a + b", "max": "maximum_i64(a, b)", "min": "minimum_i64(a, b)"}
+        return {"scratch_i64": "shared int64_t scratch_i64[gl_WorkGroupSize.x];"} | {
+            f"group_{name}_i64": f"""int64_t group_{name}_i64(int64_t x) {{
+  uint k = gl_LocalInvocationID.x;
+  barrier();
+  scratch_i64[k] = x;
+  for (uint n = gl_WorkGroupSize.x / 2; n > 0; n /= 2) {{
+    memoryBarrierShared(); barrier();
+    if (k < n) {{ int64_t a = scratch_i64[k], b = scratch_i64[k + n]; scratch_i64[k] = {join}; }}
+  }}
+  memoryBarrierShared(); barrier();
+  return scratch_i64[0];
+}}""" for name, join in joins.items()}
     out = {f"scratch_{t}": f"shared {g} scratch_{t}[256];"}
     for name, first, join in (("sum", "subgroupAdd(x)", "s += scratch_{t}[k];"),
                               ("max", "subgroupMax(x)", "s = maximum_{t}(s, scratch_{t}[k]);"),
