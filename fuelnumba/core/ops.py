@@ -27,6 +27,7 @@ from .layout import Layout, Shape
 from .source import PACKAGE_DIR, user_location
 
 CPU = "cpu"
+GPU = "gpu"  # kernels for groups of threads, whichever backend runs them
 LARGEST = 2**62  # the longest length, and the most bytes an array may have: strides and sizes fit 64 bits
 
 
@@ -194,8 +195,8 @@ class Launch:
     """How a kernel is called for given operands: the values of its extra parameters by name, the number of work items
     that `lo, hi` divide among threads, and the operations per item (for deciding on threads). `bake` are parameters
     written into the source as literals. With `finish`, there are two launches: the first into `scratch`, an array that lives
-    no longer; the second from there into the output, by the same kernel or by the one named `finish_with`. With `group`, as
-    many threads share each work item: a kernel in cooperative words, for devices."""
+    no longer; the second from there into the output, by the same kernel or by the one named `finish_with`. `group` is the
+    number of threads that do a work item together, 0 where one does it; the kernel has it as its baked parameter GROUP."""
 
     args: Mapping[str, Any]
     total: Extent

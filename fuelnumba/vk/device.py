@@ -20,10 +20,11 @@ import numpy as np
 
 from ..compiler import modcache
 from ..core.errors import ArgumentError, BackendError, CacheError, CompileError, DeviceLostError
+from ..kernels.lang import inv_half_pi_table
 from . import api
 from .api import NULL, ffi, lib, new, vulkan
 from .memory import Buffer, Memory
-from .record import Commands, Recorder
+from .record import PUSH, Commands, Recorder
 
 KINDS = {vulkan.VK_PHYSICAL_DEVICE_TYPE_CPU: "cpu", vulkan.VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: "discrete",
          vulkan.VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: "integrated", vulkan.VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: "virtual"}
@@ -188,7 +189,7 @@ class Device:
         self.semaphore = self.create("Semaphore", new("SemaphoreCreateInfo", pNext=kind))
         flags = vulkan.VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT
         self.pool = self.create("CommandPool", new("CommandPoolCreateInfo", flags=flags, queueFamilyIndex=family))
-        push = new("PushConstantRange", stageFlags=vulkan.VK_SHADER_STAGE_COMPUTE_BIT, offset=0, size=16)
+        push = new("PushConstantRange", stageFlags=vulkan.VK_SHADER_STAGE_COMPUTE_BIT, offset=0, size=PUSH)
         self.layout = self.create("PipelineLayout", new("PipelineLayoutCreateInfo", pushConstantRangeCount=1,
                                                          pPushConstantRanges=push))
         self.submitted = self._finished = 0  # epochs
@@ -198,6 +199,8 @@ class Device:
         self._pipelines: dict[str, Any] = {}
         self._cache, self._cache_size = self._pipeline_cache()
         self._staging: list[Buffer] = []
+        self._turns: Buffer | None = None
+        self.turns_address = 0
         self.memory = Memory(self)
         atexit.register(_close, weakref.ref(self))
 
@@ -386,6 +389,15 @@ class Device:
             for piece in waiting:
                 take(*piece)
 
+    def need_turns(self) -> None:
+        """Bring the table behind the word `inv_half_pi` there. As a constant in a shader, drivers take minutes over it."""
+        with self.lock:
+            if self._turns is None:
+                table = np.concatenate([inv_half_pi_table(k) for k in range(4)])
+                self._turns = self.memory.take(table.nbytes)
+                self.upload(self._turns, 0, table)
+                self.turns_address = self._turns.address
+
     def _stage(self, k: int) -> Buffer:
         """One of two buffers that the host sees."""
         if not self._staging:
@@ -413,7 +425,11 @@ class Device:
         if result >= 0:
             self.count("ShaderModule", 1)
             name = ffi.new("char[]", b"main")
-            stage = new("PipelineShaderStageCreateInfo", stage=vulkan.VK_SHADER_STAGE_COMPUTE_BIT, module=module[0], pName=name)
+            # software devices round fma() twice, which Vulkan allows; processors of graphics cards have it
+            fused, entry = ffi.new("uint32_t[1]", [self.info.kind != "cpu"]), new("SpecializationMapEntry", size=4)
+            special = new("SpecializationInfo", mapEntryCount=1, pMapEntries=entry, dataSize=4, pData=fused)
+            stage = new("PipelineShaderStageCreateInfo", stage=vulkan.VK_SHADER_STAGE_COMPUTE_BIT, module=module[0], pName=name,
+                        pSpecializationInfo=special)
             create = new("ComputePipelineCreateInfo", stage=stage[0], layout=self.layout, basePipelineIndex=-1)
             result = lib.vkCreateComputePipelines(self.handle, self._cache, 1, create, NULL, made)
             self.destroy("ShaderModule", module[0])
@@ -462,6 +478,7 @@ class Device:
                 self.destroy("Pipeline", pipeline)
             self._pipelines.clear()
             self._staging.clear()
+            self._turns = None
             self.memory.close(self)
             self.destroy("PipelineCache", self._cache)
             self.destroy("PipelineLayout", self.layout)

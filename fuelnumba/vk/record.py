@@ -19,6 +19,8 @@ READ = vulkan.VK_ACCESS_SHADER_READ_BIT | vulkan.VK_ACCESS_TRANSFER_READ_BIT
 WRITE = vulkan.VK_ACCESS_SHADER_WRITE_BIT | vulkan.VK_ACCESS_TRANSFER_WRITE_BIT
 HOST_READ, HOST_WRITE = vulkan.VK_ACCESS_HOST_READ_BIT, vulkan.VK_ACCESS_HOST_WRITE_BIT
 
+PUSH = 24  # bytes of push constants: the block, the work items, the table of turns
+
 Place = tuple[Any, int, int]  # a storage's key, and the range of bytes
 
 
@@ -47,7 +49,7 @@ class Recorder:
         self._reads: dict[Any, list[tuple[int, int]]] = {}  # since the last barrier
         self._writes: dict[Any, list[tuple[int, int]]] = {}
         self._bound: Any = None
-        self._push = ffi.new("uint64_t[2]")
+        self._push = ffi.new("uint64_t[3]")
         self._memory = new("MemoryBarrier")
         api.check(lib.vkBeginCommandBuffer(self.handle, new("CommandBufferBeginInfo")), f"{device}: recording")
         self.barrier(first=True)
@@ -92,8 +94,8 @@ class Recorder:
         if pipeline is not self._bound:
             lib.vkCmdBindPipeline(self.handle, vulkan.VK_PIPELINE_BIND_POINT_COMPUTE, pipeline)
             self._bound = pipeline
-        self._push[0], self._push[1] = block, total
-        lib.vkCmdPushConstants(self.handle, self.device.layout, vulkan.VK_SHADER_STAGE_COMPUTE_BIT, 0, 16, self._push)
+        self._push[0], self._push[1], self._push[2] = block, total, self.device.turns_address
+        lib.vkCmdPushConstants(self.handle, self.device.layout, vulkan.VK_SHADER_STAGE_COMPUTE_BIT, 0, PUSH, self._push)
         lib.vkCmdDispatch(self.handle, across, down, 1)
         self.dispatches += 1
 

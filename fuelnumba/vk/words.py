@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from ..kernels.lang import inv_half_pi_table
-
 #: type of the kernel language -> GLSL
 TYPES = {"f32": "float", "f64": "double", "i64": "int64_t", "i32": "int", "i16": "int16_t", "i8": "int8_t", "u64": "uint64_t",
          "u32": "uint", "u16": "uint16_t", "u8": "uint8_t", "b1": "bool"}
@@ -39,7 +37,23 @@ def _for_float(t: str) -> dict[str, str]:
         f"copysign_{t}": f"{real} copysign_{t}({real} a, {real} b) {{ "
                          f"return {back}(({bits}(a) & {magnitude}) | ({bits}(b) & {sign})); }}",
         f"frem_{t}": _frem(t),
+        f"fma_{t}": _fma(t),
     }
+
+
+def _fma(t: str) -> str:
+    """Rounded once. Vulkan lets a driver round twice, and the software one does: there, the product is made exact as p + e
+    (Veltkamp's split), and the sum with c as s + t (Knuth's)."""
+    real, _, bits, magnitude, infinite, _, _ = _FLOATS[t]
+    split = "4097.0" if t == "f32" else "134217729.0lf"
+    return f"""{real} fma_{t}({real} a, {real} b, {real} c) {{
+  if (FUSED) return fma(a, b, c);
+  precise {real} p = a * b, at = a * {split}, bt = b * {split};
+  precise {real} ah = at - (at - a), bh = bt - (bt - b), al = a - ah, bl = b - bh;
+  precise {real} e = al * bl - (((p - ah * bh) - al * bh) - ah * bl);
+  precise {real} s = p + c, v = s - p, t = (p - (s - v)) + (c - v), exact = s + (t + e);
+  return exact != 0 && ({bits}(exact) & {magnitude}) < {infinite} ? exact : s;
+}}"""
 
 
 def _frem(t: str) -> str:
@@ -116,8 +130,23 @@ def _integers(t: str) -> dict[str, str]:
 
 
 def _group(t: str) -> dict[str, str]:
-    """Reductions over the threads of a group: subgroups first, then what they made, in its order."""
+    """Reductions over the threads of a group: subgroups first, then what they made, in its order. Not every device has
+    subgroups of i64: for these the group, whose size is a power of two, meets in a tree."""
     g = TYPES[t]
+    if t == "i64":
+        joins = {"sum": "a + b", "max": "maximum_i64(a, b)", "min": "minimum_i64(a, b)"}
+        return {"scratch_i64": "shared int64_t scratch_i64[gl_WorkGroupSize.x];"} | {
+            f"group_{name}_i64": f"""int64_t group_{name}_i64(int64_t x) {{
+  uint k = gl_LocalInvocationID.x;
+  barrier();
+  scratch_i64[k] = x;
+  for (uint n = gl_WorkGroupSize.x / 2; n > 0; n /= 2) {{
+    memoryBarrierShared(); barrier();
+    if (k < n) {{ int64_t a = scratch_i64[k], b = scratch_i64[k + n]; scratch_i64[k] = {join}; }}
+  }}
+  memoryBarrierShared(); barrier();
+  return scratch_i64[0];
+}}""" for name, join in joins.items()}
     out = {f"scratch_{t}": f"shared {g} scratch_{t}[256];"}
     for name, first, join in (("sum", "subgroupAdd(x)", "s += scratch_{t}[k];"),
                               ("max", "subgroupMax(x)", "s = maximum_{t}(s, scratch_{t}[k]);"),
@@ -137,12 +166,6 @@ def _group(t: str) -> dict[str, str]:
   return s;
 }}"""
     return out
-
-
-def _table(part: int) -> str:
-    values = ", ".join(f"{v!r}lf" for v in inv_half_pi_table(part).tolist())
-    return (f"const double inv_half_pi_{part}_[1024] = double[]({values});\n"
-            f"double inv_half_pi_{part}(int64_t e) {{ return inv_half_pi_{part}_[int(e)]; }}")
 
 
 FIXED = {
@@ -207,8 +230,6 @@ def library() -> dict[str, str]:
         out |= _integers(t)
     for t in ("f32", "f64", "i32", "i64"):
         out |= _group(t)
-    for part in range(4):
-        out[f"inv_half_pi_{part}"] = _table(part)
     return out
 
 
