@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ALIGN = 256
 BLOCK = 64 << 20
-KEPT = 256 << 20  # of blocks that hold nothing; more goes back to the driver
+KEPT = 16  # the part of the device's memory in blocks that hold nothing; more than 1 / KEPT goes back to the driver
 
 LOCAL, VISIBLE, COHERENT, CACHED = (vulkan.VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, vulkan.VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT,
                                     vulkan.VK_MEMORY_PROPERTY_HOST_COHERENT_BIT, vulkan.VK_MEMORY_PROPERTY_HOST_CACHED_BIT)
@@ -271,7 +271,7 @@ class Memory:
                     left.append((block, offset, nbytes, epoch))
                     self._stats.deferred += k >= waiting
             self._deferred = left
-            self._trim(device, KEPT)
+            self._trim(device, self.most // KEPT)
 
     def _trim(self, device: Device, kept: int) -> None:
         """Give empty blocks back to the driver, but for so many bytes."""

@@ -70,14 +70,16 @@ def _frem(t: str) -> str:
   {whole} my = ey == 0 ? y & mask : (y & mask) | ({one} << {digits});
   if (ex == 0) ex = 1;
   if (ey == 0) ey = 1;
+  while (mx <= mask) {{ mx <<= 1; ex--; }}
+  while (my <= mask) {{ my <<= 1; ey--; }}
   for (int k = ex - ey; k > 0; k--) {{
     if (mx >= my) mx -= my;
     mx <<= 1;
   }}
   if (mx >= my) mx -= my;
   if (mx == 0) return {back}(s);
-  while (mx <= mask && ey > 1) {{ mx <<= 1; ey--; }}
-  {whole} r = mx <= mask ? mx : (mx & mask) | ({whole}(ey) << {digits});
+  while (mx <= mask) {{ mx <<= 1; ey--; }}
+  {whole} r = ey > 0 ? (mx & mask) | ({whole}(ey) << {digits}) : mx >> (1 - ey);
   return {back}(r | s);
 }}"""
 
@@ -100,7 +102,7 @@ def _saturate(to: str, of: str) -> str:
 def _integers(t: str) -> dict[str, str]:
     g = TYPES[t]
     signed = t[0] == "i"
-    wide = "int64_t" if signed else "uint64_t"
+    wide = {True: "int", False: "uint"}[signed] if int(t[1:]) <= 32 else g
     down = " if (r != 0 && (r < 0) != (b < 0)) { q -= 1; r += b; }" if signed else ""
     special = "  if (y == -1) { q_ = -x; r_ = 0; return; }\n" if signed else ""
     negative = f"if (b < 0) return a == 1 ? {g}(1) : a == -1 ? {g}((b & 1) != 0 ? -1 : 1) : {g}(0);" if signed else ""
