@@ -96,14 +96,18 @@ def listed(call: Callable[..., int], *args: Any, kind: str) -> list[Any]:
 
 
 # ------------------------------------------------------------------------------------------------ the instance
+def has_validation() -> bool:
+    """Whether the validation layer is on this machine."""
+    found = listed(lib.vkEnumerateInstanceLayerProperties, kind="VkLayerProperties")
+    return any(ffi.string(layer.layerName).decode() == LAYER for layer in found)
+
+
 class Instance:
     """The process's connection with the loader; there is one."""
 
     def __init__(self) -> None:
         self.validates = os.environ.get("FUELNUMBA_VULKAN_VALIDATION") == "1"
-        found = [ffi.string(p.layerName).decode()
-                 for p in listed(lib.vkEnumerateInstanceLayerProperties, kind="VkLayerProperties")]
-        if self.validates and LAYER not in found:
+        if self.validates and not has_validation():
             raise BackendError(f"FUELNUMBA_VULKAN_VALIDATION=1, and the layer {LAYER} is not on this machine",
                                cure="apt install vulkan-validationlayers, or unset the variable")
         version = ffi.new("uint32_t*")

@@ -64,9 +64,10 @@ class Info:
     flags: frozenset[str] = field(repr=False)
 
     def __str__(self) -> str:
-        gib = self.memory_bytes / 2**30
-        return (f"{self.index}: {self.name} ({self.kind}), Vulkan {self.api}, driver {self.driver}, {gib:.1f} GiB, subgroups of "
-                f"{self.subgroup}; {' '.join(sorted(self.features))}"
+        return (f"{self.index}: {self.name} ({self.kind}), Vulkan {self.api}, driver {self.driver}, "
+                f"{self.memory_bytes / 2**30:.1f} GiB in buffers of up to {self.max_buffer / 2**30:.1f} GiB, groups of up to "
+                f"{self.max_group_size} threads with {self.max_shared >> 10} KiB, subgroups of {self.subgroup}; "
+                f"{' '.join(sorted(self.features))}"
                 + (f"; cannot be used: no {', '.join(self.missing)}" if self.missing else ""))
 
 
