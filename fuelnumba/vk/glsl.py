@@ -24,7 +24,7 @@ from .words import NEEDS, TYPES
 LOCAL = 256  # threads of a group where each has a work item of its own
 UNROLLED = 16  # loops of at most so many rounds, known beforehand, are unrolled
 
-SIMPLE = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "roundEven", "fabs": "abs", "fma": "fma"}
+SIMPLE = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "roundEven", "fabs": "abs"}
 OPERATORS: dict[type, str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
     ast.LShift: "<<", ast.RShift: ">>", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
@@ -47,7 +47,7 @@ SUBGROUPS = """#extension GL_KHR_shader_subgroup_basic : require
 
 
 class Shader(NamedTuple):
-    """GLSL, and the features of a device that it uses."""
+    """GLSL, and the features of a device that it uses; among them "turns", the table behind `inv_half_pi`."""
 
     text: str
     needs: frozenset[str]
@@ -294,7 +294,11 @@ class _Function:
         if name == "lane":
             return Value("int(gl_LocalInvocationID.x)", "i32")
         if name == "inv_half_pi":
-            return Value(f"{self.help(f'inv_half_pi_{self.word(n.args[1])}')}({self.cast(self.expr(n.args[0]), 'i64')})", "f64")
+            self.whole.needs.add("turns")
+            self.whole.pointers.add("f64")
+            self.whole.need("f64")
+            row = self.cast(self.expr(n.args[0]), "u64")
+            return Value(f"P_f64(turns + ({row} + {1024 * self.word(n.args[1])}UL) * 8UL).d[0]", "f64")
         if name in flatten.FUNCTIONS:
             t = name[-3:]
             self.whole.function(name)
@@ -325,7 +329,7 @@ class _Function:
             return Value(f"fma({', '.join(texts)})" if t[0] == "f" else f"{TYPES[t]}({texts[0]} * {texts[1]} + {texts[2]})", t)
         if t == "b1" and name in ("maximum", "minimum"):
             return Value(f"({texts[0]} {'||' if name == 'maximum' else '&&'} {texts[1]})", t)
-        if name in ("maximum", "minimum", "copysign", "frem", "int_floordiv", "int_mod", "int_pow"):
+        if name in ("maximum", "minimum", "copysign", "frem", "fma", "int_floordiv", "int_mod", "int_pow"):
             if t[0] == "f":
                 self.help(f"is_nan_{t}")
             elif name.startswith("int_"):
@@ -365,10 +369,10 @@ class _Function:
     def block(self, body: Sequence[ast.stmt], depth: int) -> list[str]:
         out: list[str] = []
         for s in body:
-            made = getattr(self, f"stmt_{type(s).__name__}", None)
-            if made is None:
+            make = getattr(self, f"stmt_{type(s).__name__}", None)
+            if make is None:
                 raise _Unprintable(f"the statement {ast.unparse(s)[:60]}")
-            out += made(s, depth)
+            out += make(s, depth)
         return out
 
     def stmt_Pass(self, s: ast.Pass, depth: int) -> list[str]:
@@ -569,7 +573,8 @@ class _Kernel:
         parts = [PRELUDE + (SUBGROUPS if "subgroup" in self.needs else ""),
                  f"// {self.source.label}: {', '.join(f'{p.name}: {p.dtype or p.kind}' for p in self.source.params)}",
                  f"layout(local_size_x = {self.group or LOCAL}) in;",
-                 "layout(push_constant) uniform Push { uint64_t block; int64_t total; };"]
+                 "layout(constant_id = 0) const bool FUSED = true;",
+                 "layout(push_constant) uniform Push { uint64_t block; int64_t total; uint64_t turns; };"]
         for t in sorted(self.pointers):
             size = int(t[1:]) // 8
             parts.append(f"layout(buffer_reference, scalar, buffer_reference_align = {size}) buffer P_{t} {{ {TYPES[t]} d[]; }};")

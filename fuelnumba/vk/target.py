@@ -186,7 +186,9 @@ class VulkanInstance(Bound):
         assert source is not None
         code, needs = spirv.code(source, step.group)
         machine = self.target.machine
-        missing = needs - machine.features
+        if "turns" in needs:
+            machine.need_turns()
+        missing = needs - machine.features - {"turns"}
         if missing:
             raise NoKernelError(f"{step.label} needs {', '.join(sorted(missing))}, which {self.target.name} "
                                 f"({machine.info.name}) does not have", where=step.where,
@@ -220,6 +222,7 @@ class VulkanInstance(Bound):
             self.fits.check(arguments, self.lengths)
         target, machine = self.target, self.target.machine
         with machine.lock:
+            machine.check_open()  # the memory that frames are written to is gone with it
             frame = self._frame()
             ints, held = frame.ints, []
             given: dict[int, Any] = {}

@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from ..kernels.lang import inv_half_pi_table
-
 #: type of the kernel language -> GLSL
 TYPES = {"f32": "float", "f64": "double", "i64": "int64_t", "i32": "int", "i16": "int16_t", "i8": "int8_t", "u64": "uint64_t",
          "u32": "uint", "u16": "uint16_t", "u8": "uint8_t", "b1": "bool"}
@@ -39,7 +37,23 @@ def _for_float(t: str) -> dict[str, str]:
         f"copysign_{t}": f"{real} copysign_{t}({real} a, {real} b) {{ "
                          f"return {back}(({bits}(a) & {magnitude}) | ({bits}(b) & {sign})); }}",
         f"frem_{t}": _frem(t),
+        f"fma_{t}": _fma(t),
     }
+
+
+def _fma(t: str) -> str:
+    """Rounded once. Vulkan lets a driver round twice, and the software one does: there, the product is made exact as p + e
+    (Veltkamp's split), and the sum with c as s + t (Knuth's)."""
+    real, _, bits, magnitude, infinite, _, _ = _FLOATS[t]
+    split = "4097.0" if t == "f32" else "134217729.0lf"
+    return f"""{real} fma_{t}({real} a, {real} b, {real} c) {{
+  if (FUSED) return fma(a, b, c);
+  precise {real} p = a * b, at = a * {split}, bt = b * {split};
+  precise {real} ah = at - (at - a), bh = bt - (bt - b), al = a - ah, bl = b - bh;
+  precise {real} e = al * bl - (((p - ah * bh) - al * bh) - ah * bl);
+  precise {real} s = p + c, v = s - p, t = (p - (s - v)) + (c - v), exact = s + (t + e);
+  return exact != 0 && ({bits}(exact) & {magnitude}) < {infinite} ? exact : s;
+}}"""
 
 
 def _frem(t: str) -> str:
@@ -154,12 +168,6 @@ def _group(t: str) -> dict[str, str]:
     return out
 
 
-def _table(part: int) -> str:
-    values = ", ".join(f"{v!r}lf" for v in inv_half_pi_table(part).tolist())
-    return (f"const double inv_half_pi_{part}_[1024] = double[]({values});\n"
-            f"double inv_half_pi_{part}(int64_t e) {{ return inv_half_pi_{part}_[int(e)]; }}")
-
-
 FIXED = {
     "quotient": """int64_t quotient(int64_t a, int64_t b) {  // of numbers that are not negative
   return ((a | b) >> 32) == 0 ? int64_t(uint(a) / uint(b)) : a / b;
@@ -222,8 +230,6 @@ def library() -> dict[str, str]:
         out |= _integers(t)
     for t in ("f32", "f64", "i32", "i64"):
         out |= _group(t)
-    for part in range(4):
-        out[f"inv_half_pi_{part}"] = _table(part)
     return out
 
 
