@@ -279,6 +279,8 @@ class Jitted(Generic[P, R]):
                                 cure="pass a copy of one of them")
         for k in donated:
             leaf = leaves[k]
+            if type(leaf) is DeviceArray:
+                continue
             reason = ("is not an array" if type(leaf) is not np.ndarray else
                       "is read-only" if not leaf.flags.writeable else
                       "is not C-contiguous" if not leaf.flags.c_contiguous else None)

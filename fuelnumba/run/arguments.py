@@ -40,6 +40,12 @@ def equal_statics(a: Any, b: Any) -> bool:
 
 def overlap(leaves: Sequence[Any], donated: frozenset[int]) -> tuple[int, int] | None:
     """The positions of two arrays that share memory and of which one is donated; None when there are none."""
+    at_device = [id(a.buffer) for k, a in enumerate(leaves) if type(a) is DeviceArray]
+    if len(set(at_device)) < len(at_device):
+        for k in sorted(donated):
+            for j, a in enumerate(leaves):
+                if j != k and type(a) is type(leaves[k]) is DeviceArray and a.buffer is leaves[k].buffer:
+                    return min(j, k), max(j, k)
     spans = sorted((address(a), a.nbytes if a.flags.c_contiguous else -1, k)
                    for k, a in enumerate(leaves) if type(a) is np.ndarray and a.size)
     reach = given = 0  # where the arrays before this one end; the donated ones of them

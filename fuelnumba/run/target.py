@@ -20,6 +20,8 @@ from ..compiler.codegen import Source
 from ..compiler.plan import Plan
 from ..core.errors import ArgumentError
 from ..core.ops import CPU, shown
+from ..core.tree import flatten_leaves, unflatten
+from .array import DeviceArray
 from .fits import Fits
 
 ROOMS = {"vulkan": "fuelnumba.vk.target"}  # backend -> the module whose `open_target(which)` gives its targets
@@ -111,13 +113,18 @@ def device(which: str | Target) -> Target:
 
 
 def to_device(x: Any, which: str | Target) -> Any:
-    """`x` on a device: a DeviceArray there, or a NumPy array for "cpu"; itself when it is there already.
+    """`x` on a device: DeviceArrays there, or NumPy arrays for "cpu"; what is there already stays as it is.
 
-    x: an array, a number, or a DeviceArray. Copies are made; nothing else refers to their memory.
+    x: an array, a number, a DeviceArray, or lists, tuples, dicts and dataclasses of these. which: as for `device`. Raises
+    DTypeError and InputArrayError for what is no array of numbers, BackendError when there is no room.
     """
-    from .array import DeviceArray
-
     target = device(which)
-    if isinstance(x, DeviceArray):
-        return x if x.device is target else target.put(x.numpy())
-    return np.asarray(x) if target is cpu else target.put(np.asarray(x))
+    leaves: list[Any] = []
+    structure = flatten_leaves(x, leaves)
+    return unflatten(structure, [_moved(leaf, target) for leaf in leaves])
+
+
+def _moved(leaf: Any, target: Target) -> Any:
+    if isinstance(leaf, DeviceArray):
+        return leaf if leaf.device is target else target.put(leaf.numpy())
+    return np.asarray(leaf) if target is cpu else target.put(np.asarray(leaf))

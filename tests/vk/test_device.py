@@ -144,7 +144,7 @@ def test_a_failure_is_told_by_its_name(result, name):
 def test_validation_messages_are_collected(device):
     api.lib.vkCmdDispatch(device.command_buffer(), 1, 1, 1)  # of a command buffer that is not being recorded
     assert any("vkCmdDispatch" in m for m in api.messages)
-    api.messages.clear()  # the fixture would fail this test
+    api.messages.clear()  # they would fail this test
 
 
 # ------------------------------------------------------------------------------------------------ waiting
