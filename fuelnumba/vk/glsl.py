@@ -148,6 +148,9 @@ class _Function:
             raise _Unprintable(f"a pointer or an array as {to.lstrip('*[')}")
         if t in "IF":  # a variable that has met literals only
             return text if to == {"I": "i64", "F": "f64"}[t] else f"{TYPES[to]}({text})"
+        if t == "i32" and to in ("i64", "u64"):
+            text = f"{self.help('wide')}({text})"
+            return text if to == "i64" else f"uint64_t({text})"
         return f"{TYPES[to]}({self.plain(v)})"
 
     def plain(self, v: Value) -> str:
