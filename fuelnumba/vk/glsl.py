@@ -1,7 +1,7 @@
 """The flat text of a kernel as a Vulkan compute shader, with the same argument block.
 
 A work item is done by one thread, or, for kernels in cooperative words, by a group of them. Types are inferred as NumPy has
-them: a literal takes the type of what it meets. Every variable is `precise`, since the elementary functions rest on each
+them: a literal takes the type of what it meets. Every float is `precise`, since the elementary functions rest on each
 operation being rounded by itself. Numbers that `//`, `%` and subscripts get are not negative; integer data have words of their
 own for these.
 """
@@ -531,7 +531,7 @@ class _Function:
                 out.append(f"  uint64_t {_named(name)};")
             else:
                 real = {"I": "i64", "F": "f64"}.get(t, t)
-                out.append(f"  precise {self.uses(real)} {_named(name)};")
+                out.append(f"  {'precise ' if real[0] == 'f' else ''}{self.uses(real)} {_named(name)};")
         return out
 
 
