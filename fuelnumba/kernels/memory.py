@@ -37,15 +37,15 @@ def write_slice_rows(src, start: I, out, n1: int, n2: int, n3: int, n4: int,
     written.
     """
     origin = i64(base)
-    inside = True
+    faults = i64(0)
     if HAS_START:
         moved = i64(load(start, 0))
         origin = origin + moved * start_stride
         first_row = start_at + moved
-        inside = first_row >= 0 and first_row <= start_limit
-        if not inside:
+        if first_row < 0 or first_row > start_limit:
+            faults = i64(1)
             fault(status, 2, first_row, site, start_limit)
-    if inside and status[0] == 0:
+    if faults == 0 and status[0] == 0:
         for item in range(lo, hi):
             row = item // runs
             first = item % runs * 4096

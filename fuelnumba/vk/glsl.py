@@ -447,10 +447,10 @@ class _Function:
             t = self.types[s.value.args[0].id][1:]
             self.count += 1
             out = [f"{pad}{self.vector(t)} q{self.count} = {self.four(s.value.args[0].id, s.value.args[1])};"]
-            for part, name in zip("xyzw", target.elts):
-                assert isinstance(name, ast.Name)
-                self.types[name.id] = _join(self.types.get(name.id), t)
-                out.append(f"{pad}{_named(name.id)} = {self.cast(Value(f'q{self.count}.{part}', t), self.types[name.id])};")
+            for part, e in zip("xyzw", target.elts):
+                assert isinstance(e, ast.Name)
+                self.types[e.id] = _join(self.types.get(e.id), t)
+                out.append(f"{pad}{_named(e.id)} = {self.cast(Value(f'q{self.count}.{part}', t), self.types[e.id])};")
             return out
         if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
             name = target.value.id
@@ -461,7 +461,7 @@ class _Function:
         raise _Unprintable(f"the statement {ast.unparse(s)[:60]}")
 
     def stmt_AugAssign(self, s: ast.AugAssign, depth: int) -> list[str]:
-        left = ast.parse(ast.unparse(s.target), mode="eval").body
+        left = flatten._parse(ast.unparse(s.target), mode="eval").body
         return self.stmt_Assign(ast.Assign([s.target], ast.BinOp(left, s.op, s.value)), depth)
 
     def stmt_For(self, s: ast.For, depth: int) -> list[str]:
