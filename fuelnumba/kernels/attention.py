@@ -15,7 +15,7 @@ from fuelnumba.core.layout import collapse
 from fuelnumba.core.ops import CPU, Attr, Aval, Bool, Float, Launch, Operand, check_number, fmt, op
 from fuelnumba.kernels.generic import I, T, Word, exp, load, numbered, pad, store, tanh, upcast
 from fuelnumba.kernels.index import INDEX_TYPES
-from fuelnumba.kernels.lang import f64, i64, maximum, radd, rfma, select
+from fuelnumba.kernels.lang import f64, fault, i64, maximum, radd, rfma, select
 
 
 # ---------------------------------------------------------------- attention
@@ -42,11 +42,7 @@ def attention_rows(q, k, v, length: I, out, heads: int, group: int, queries: int
             visible = given
             if given < 0 or given > keys:
                 visible = i64(0)
-                if status[0] == 0:
-                    status[0] = 3
-                    status[1] = given
-                    status[2] = site
-                    status[3] = keys
+                fault(status, 3, given, site, keys)
         if CAUSAL:
             # bottom right: the last query sees all that is valid
             last = visible - queries + query + 1

@@ -18,7 +18,7 @@ from fuelnumba.core.errors import DTypeError, ShapeError
 from fuelnumba.core.layout import collapse
 from fuelnumba.core.ops import CPU, Aval, Axis, Launch, Operand, fmt, op
 from fuelnumba.kernels.generic import I, copy_element, load
-from fuelnumba.kernels.lang import i64
+from fuelnumba.kernels.lang import fault, i64
 
 INDEX_TYPES = (dt.i64, dt.i32, dt.u32)
 TYPES = {"T": dt.ALL, "I": INDEX_TYPES}
@@ -42,11 +42,7 @@ def gather_rows(x, indices: I, out, length: int, chosen: int, inner: int, status
             if k >= 0 and k < length:
                 copy_element(out, row + j, x, (slab + k) * inner + j)
             else:
-                if status[0] == 0:
-                    status[0] = 1
-                    status[1] = given
-                    status[2] = site
-                    status[3] = length
+                fault(status, 1, given, site, length)
 
 
 def take_rows(x, indices: I, out, length: int, chosen: int, inner: int, outer_stride: int, axis_stride: int,
@@ -73,11 +69,7 @@ def take_rows(x, indices: I, out, length: int, chosen: int, inner: int, outer_st
                 for j in range(inner):
                     copy_element(out, row + j, x, source + j * inner_stride)
         else:
-            if status[0] == 0:
-                status[0] = 1
-                status[1] = given
-                status[2] = site
-                status[3] = length
+            fault(status, 1, given, site, length)
 
 
 def gather_launch(inputs: Sequence[Operand], outputs: Sequence[Operand], attrs: Mapping[str, Any]) -> Launch:

@@ -19,7 +19,7 @@ from fuelnumba.core.layout import collapse, contiguous
 from fuelnumba.core.ops import CPU, OPS, Attr, Aval, Axis, Launch, Operand, check_axis, check_extent, fmt, op
 from fuelnumba.kernels.generic import I, ceil_div, copy_element, load, numbered, pad
 from fuelnumba.kernels.index import INDEX_TYPES
-from fuelnumba.kernels.lang import i64, select
+from fuelnumba.kernels.lang import fault, i64, select
 
 AXES = 5  # axes a copy walks, after collapsing
 RUN = 4096  # elements of the last one per work item
@@ -37,16 +37,15 @@ def write_slice_rows(src, start: I, out, n1: int, n2: int, n3: int, n4: int,
     written.
     """
     origin = i64(base)
+    faults = i64(0)
     if HAS_START:
         moved = i64(load(start, 0))
         origin = origin + moved * start_stride
         first_row = start_at + moved
-        if status[0] == 0 and (first_row < 0 or first_row > start_limit):
-            status[0] = 2
-            status[1] = first_row
-            status[2] = site
-            status[3] = start_limit
-    if status[0] == 0:
+        if first_row < 0 or first_row > start_limit:
+            faults = i64(1)
+            fault(status, 2, first_row, site, start_limit)
+    if faults == 0 and status[0] == 0:
         for item in range(lo, hi):
             row = item // runs
             first = item % runs * 4096

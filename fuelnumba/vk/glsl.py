@@ -1,7 +1,7 @@
 """The flat text of a kernel as a Vulkan compute shader, with the same argument block.
 
 A work item is done by one thread, or, for kernels in cooperative words, by a group of them. Types are inferred as NumPy has
-them: a literal takes the type of what it meets. Every variable is `precise`, since the elementary functions rest on each
+them: a literal takes the type of what it meets. Every float is `precise`, since the elementary functions rest on each
 operation being rounded by itself. Numbers that `//`, `%` and subscripts get are not negative; integer data have words of their
 own for these.
 """
@@ -459,10 +459,10 @@ class _Function:
             t = self.types[s.value.args[0].id][1:]
             self.count += 1
             out = [f"{pad}{self.vector(t)} q{self.count} = {self.four(s.value.args[0].id, s.value.args[1])};"]
-            for part, name in zip("xyzw", target.elts):
-                assert isinstance(name, ast.Name)
-                self.types[name.id] = _join(self.types.get(name.id), t)
-                out.append(f"{pad}{_named(name.id)} = {self.cast(Value(f'q{self.count}.{part}', t), self.types[name.id])};")
+            for part, e in zip("xyzw", target.elts):
+                assert isinstance(e, ast.Name)
+                self.types[e.id] = _join(self.types.get(e.id), t)
+                out.append(f"{pad}{_named(e.id)} = {self.cast(Value(f'q{self.count}.{part}', t), self.types[e.id])};")
             return out
         if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
             name = target.value.id
@@ -473,7 +473,7 @@ class _Function:
         raise _Unprintable(f"the statement {ast.unparse(s)[:60]}")
 
     def stmt_AugAssign(self, s: ast.AugAssign, depth: int) -> list[str]:
-        left = ast.parse(ast.unparse(s.target), mode="eval").body
+        left = flatten._parse(ast.unparse(s.target), mode="eval").body
         return self.stmt_Assign(ast.Assign([s.target], ast.BinOp(left, s.op, s.value)), depth)
 
     def stmt_For(self, s: ast.For, depth: int) -> list[str]:
@@ -543,7 +543,7 @@ class _Function:
                 out.append(f"  uint64_t {_named(name)};")
             else:
                 real = {"I": "i64", "F": "f64"}.get(t, t)
-                out.append(f"  precise {self.uses(real)} {_named(name)};")
+                out.append(f"  {'precise ' if real[0] == 'f' else ''}{self.uses(real)} {_named(name)};")
         return out
 
 
