@@ -13,3 +13,8 @@ __version__ = "0.1.0"
 
 __all__ = ["Aval", "Jitted", "Tensor", "cache_stats", "define_op", "dtypes", "elementwise", "errors", "jit", "num_threads",
            "on_compile", "ops", "register_kernel", "set_num_threads", "unregister_kernel"]
+
+
+def __dir__() -> list[str]:
+    """The public names, without the rooms that importing them leaves here."""
+    return [*__all__, "__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"]

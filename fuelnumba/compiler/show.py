@@ -8,8 +8,8 @@ from collections.abc import Collection, Sequence
 from ..core import ir
 from ..core.dims import Dim, Extent, product
 from ..core.drawing import text
-from ..core.ir import Node
 from ..core.fold import stretches
+from ..core.ir import Node
 from ..core.picture import Group, count, details, draw, graph_html, preformatted, scrolling
 from ..core.printer import LONG, again
 from . import fuse
@@ -26,9 +26,7 @@ def format_plan(plan: Plan, folded: bool | None = None) -> str:
     """One line per launch: kernel, what it computes, work items, and the user's line. folded: whether of equal groups of
     lines that follow one another the first alone is shown; None: where there are many."""
     lines = [f"plan of {plan.graph.name}: {_size(plan)}"]
-    shown = _numbered(_launches(plan), folded)
-    lines += shown
-    lines += ["  (plan.format(folded=False) lists every launch)"] * (len(shown) < len(plan.launches))
+    lines += _numbered(_launches(plan), folded)
     kinds = [s.kind for s in plan.storages]
     lines.append("  buffers: " + ", ".join(f"{kinds.count(k)} {k}" for k in dict.fromkeys(kinds)))
     return "\n".join(lines)
@@ -47,7 +45,8 @@ def _numbered(launches: Sequence[str], folded: bool | None) -> list[str]:
         lines += [f"  {n:3d}  {launches[n]}" for n in range(k, start + group)]
         k = start + group * times
         lines.append(f"  ...  {again(times - 1, group, 'launch', 'launches')}, {start + group} to {k - 1}")
-    return lines + [f"  {n:3d}  {launches[n]}" for n in range(k, len(launches))]
+    lines += [f"  {n:3d}  {launches[n]}" for n in range(k, len(launches))]
+    return lines + ["  (plan.format(folded=False) lists every launch)"] * (len(lines) < len(launches))
 
 
 def _launches(plan: Plan, threaded: Collection[int] = (), more: bool = False) -> list[str]:
