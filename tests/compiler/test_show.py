@@ -108,7 +108,7 @@ def _nested(x, w):
 
 
 def _nothing_alike(x, w):
-    for k in range(50):
+    for _ in range(50):
         x = np.concatenate([x, x[:1]]) @ w
     return x
 
