@@ -26,7 +26,7 @@ from .core.dims import MIN_SYMBOL, Extent, Guard, SymEnv
 from .core.errors import ArgumentError, BackendError, CompileError, DonationError, FuelError, LeakedTracerError
 from .core.ir import Graph, Node
 from .core.layout import Layout, contiguous
-from .core.ops import shown
+from .core.ops import proper_call, shown
 from .core.source import locate, user_location
 from .core.tree import LEAF, TreeDef, flatten_leaves, unflatten
 from .run.arguments import Signature, equal_statics, identifier, kind_in_words, leaf_signature, overlap, strided
@@ -168,7 +168,7 @@ class Jitted(Generic[P, R]):
             try:
                 bound = self.signature.bind(*args, **kwargs)
             except TypeError as err:
-                raise ArgumentError(f"{self.name}(): {err}", cure=f"its signature is {self.name}{self.signature}") from None
+                raise ArgumentError(f"{self.name}(): {err}", cure=proper_call(self.name, self.signature)) from None
             bound.apply_defaults()
             arguments = bound.arguments
         static = []

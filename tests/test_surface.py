@@ -24,6 +24,13 @@ NAMES = fn.ops.__all__
 DUNDER = re.compile(r"__\w+__")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def fresh() -> Iterator[None]:
+    """Other tests read messages of ops that have seen no other lengths."""
+    yield
+    fn.ops._jitted.cache_clear()  # type: ignore[attr-defined]
+
+
 def python(code: str) -> list[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 
@@ -167,6 +174,14 @@ def test_what_it_is_like_exists(name: str) -> None:
         for part in parts[2 if parts[0] == "scipy" else 1:]:
             found = getattr(found, part)
         assert callable(found)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_errors_show_names_and_defaults(name: str) -> None:
+    with pytest.raises(fn.errors.ArgumentError) as info:
+        getattr(fn.ops, name)(nothing_of_this_name=1)
+    assert info.value.cure is not None and not re.search("Any|ArrayLike|->", info.value.cure)
+    assert all(p in info.value.cure for p in inspect.signature(getattr(fn.ops, name)).parameters)
 
 
 def test_how_help_reads() -> None:

@@ -85,6 +85,12 @@ def shown(value: Any) -> str:
     return text if len(text) <= 100 else f"{text[:97]}..."
 
 
+def proper_call(name: str, signature: inspect.Signature) -> str:
+    """The cure for a call that does not fit a signature: its names and defaults, without annotations."""
+    bare = inspect.Signature([p.replace(annotation=p.empty) for p in signature.parameters.values()])
+    return f"its signature is {name}{bare}"
+
+
 def check_axis(axis: Any, rank: int) -> int:
     cure = "give an int, or where several axes are taken, a tuple of ints"
     if isinstance(axis, (bool, np.bool_)):

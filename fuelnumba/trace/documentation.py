@@ -95,11 +95,6 @@ def _annotation(op: OpDef, p: inspect.Parameter) -> Any:
     return found | None if p.default is None and found is not P.empty else found
 
 
-def bare(signature: inspect.Signature) -> str:
-    """The signature in an error: names and defaults."""
-    return str(inspect.Signature([p.replace(annotation=P.empty) for p in signature.parameters.values()]))
-
-
 # ------------------------------------------------------------------------------------------------ text
 def counterpart(op: OpDef) -> str:
     """What does the same in NumPy, SciPy or PyTorch; empty where there is no such thing."""

@@ -9,11 +9,11 @@ from typing import Any
 
 from ..core.dims import same
 from ..core.errors import ArgumentError, DTypeError, FuelError
-from ..core.ops import OPS, Attr, Axis, Dtype, OpDef, ShapeAttr
+from ..core.ops import OPS, Attr, Axis, Dtype, OpDef, ShapeAttr, proper_call
 from . import apply as ap
 from . import arrange, contract
 from .apply import apply, as_tensor, call
-from .documentation import bare, documentation_of, inputs_of, signature_of
+from .documentation import documentation_of, inputs_of, signature_of
 from .traced import RAW, Traced, current_trace, located, refused
 
 Eager = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
@@ -76,7 +76,7 @@ def _published(fn: Callable[..., Any], op: OpDef, signature: inspect.Signature) 
             raise
         except RAW as err:
             raise refused(name, err) from err
-        raise ArgumentError(f"{name}(): {problem}", cure=f"its signature is {name}{bare(signature)}")
+        raise ArgumentError(f"{name}(): {problem}", cure=proper_call(name, signature))
 
     function.__name__ = function.__qualname__ = name
     function.__module__ = "fuelnumba.ops"
