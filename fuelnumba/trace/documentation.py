@@ -127,7 +127,8 @@ def _sentence(text: str, indent: str = "") -> list[str]:
     first = text.split(" ")[0].rstrip(",;")
     if first.isalpha() and (len(first) > 1 or first == "a"):
         text = text[0].upper() + text[1:]
-    return textwrap.wrap(text.rstrip(".") + ".", 100, initial_indent=indent, subsequent_indent=indent)
+    line = f"{indent}{text.rstrip('.')}."
+    return [line] if len(line) <= 100 else textwrap.wrap(line, 100, subsequent_indent=indent)  # which takes its time
 
 
 def _says(op: OpDef, name: str, x: str) -> str:
