@@ -26,7 +26,7 @@ from .core.dims import MIN_SYMBOL, Extent, Guard, SymEnv
 from .core.errors import ArgumentError, BackendError, CompileError, DonationError, FuelError, LeakedTracerError
 from .core.ir import Graph, Node
 from .core.layout import Layout, contiguous
-from .core.ops import shown
+from .core.ops import proper_call, shown
 from .core.source import locate, user_location
 from .core.tree import LEAF, TreeDef, flatten_leaves, unflatten
 from .run.arguments import Signature, equal_statics, identifier, kind_in_words, leaf_signature, overlap, strided
@@ -174,7 +174,7 @@ class Jitted(Generic[P, R]):
             try:
                 bound = self.signature.bind(*args, **kwargs)
             except TypeError as err:
-                raise ArgumentError(f"{self.name}(): {err}", cure=f"its signature is {self.name}{self.signature}") from None
+                raise ArgumentError(f"{self.name}(): {err}", cure=proper_call(self.name, self.signature)) from None
             bound.apply_defaults()
             arguments = bound.arguments
         static = []
@@ -551,8 +551,8 @@ class Jitted(Generic[P, R]):
         """For each compilation after the first (the latest 256), what differed from the plans there were."""
         return list(self._misses)
 
-    def explain(self) -> Explanation:
-        """What the latest call ran and why: key, guards, copies, kernels, and what made earlier calls compile anew. A str."""
+    def explain(self, folded: bool | None = None) -> Explanation:
+        """What the latest call ran and why, and why earlier ones compiled anew. A str. folded: as for `plan.format`."""
         from .compiler.show import Explanation, count, decisions
 
         s = self._need()
@@ -565,7 +565,7 @@ class Jitted(Generic[P, R]):
         watched = s.guards.describe() + [f"length condition: {g}" for g in s.plan.graph.env.guards]
         sections = [("arguments:", arguments), ("compiled anew because:", [f"  {m}" for m in self._misses]),
                     ("guards:", [f"  {g}" for g in watched])]
-        return Explanation(title, [p for p in sections if p[1]] + decisions(s.plan, s.divided()))
+        return Explanation(title, [p for p in sections if p[1]] + decisions(s.plan, s.divided(), folded))
 
     def clear(self) -> None:
         """Forget all plans. Kernels stay in the cache."""

@@ -91,7 +91,7 @@ def _array(op: str, name: str, value: Any) -> Any:
 def __getattr__(name: str) -> Callable[..., Any]:
     """An op that was declared after this module was loaded."""
     op = OPS.get(name)
-    if op is None or op.kind == "leaf":
+    if op is None or not op.is_public:
         raise AttributeError(f"there is no op {name!r}; python -m fuelnumba ops lists them")
     made: Callable[..., Any] = public(op)
     globals()[name], _made[name] = made, op
@@ -103,6 +103,10 @@ def _forget(_: str) -> None:
     for name, op in _made.items():
         if OPS.get(name) is not op:
             globals().pop(name, None)
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name, op in OPS.items() if op.is_public)})
 
 
 set_eager(_run)

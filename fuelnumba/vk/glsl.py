@@ -239,19 +239,7 @@ class _Function:
             return Value(f"{'' if op == '!=' else '!'}{self.help(f'is_nan_{t}')}({self.cast(a, t)})", "b1")
         if t == "b1" and op not in ("==", "!="):
             t = "i32"
-        if t == "i64":  # Mesa 22.3 gets a widened i32 wrong that is compared with a literal
-            narrow = [self.unwidened(x) for x in (n.left, n.comparators[0])]
-            if None not in narrow and any(v.type == "i32" for v in narrow):
-                a, b, t = *narrow, "i32"
         return Value(f"({self.cast(a, t)} {op} {self.cast(b, t)})", "b1")
-
-    def unwidened(self, n: ast.expr) -> Value | None:
-        """What is compared as i64, if it is an i32 or a literal that fits one."""
-        if isinstance(n, ast.Call) and ast.unparse(n.func) == "i64":
-            n = n.args[0]
-        v = self.expr(n)
-        fits = v.type == "I" and isinstance(n, ast.Constant) and abs(n.value) < 2**31
-        return v if fits or v.type == "i32" else None
 
     def expr_IfExp(self, n: ast.IfExp) -> Value:
         return self.select(n.test, n.body, n.orelse)
