@@ -30,6 +30,14 @@ class Specialisation:
     trace_seconds: float
     instances: dict[Signature, Instance] = field(default_factory=dict)
 
+    def stranger(self, static: Signature) -> str | None:
+        """What differs in a static object that is equal to this one's and is another: equality need not ask for all that the
+        function reads. None if nothing does."""
+        for (name, _, old), (_, _, now) in zip(self.key[2], static):
+            if now is not old and (difference := self.guards.unlike(now, old, name)) is not None:
+                return difference
+        return None
+
     def bind(self, shapes: Sequence[tuple[int, ...] | None]) -> dict[str, int] | None:
         """The symbols' values for these shapes, or None when they do not fit."""
         env: dict[str, int] = {}
