@@ -28,7 +28,7 @@ from .core.ir import Graph, Node
 from .core.layout import Layout, contiguous
 from .core.source import locate, user_location
 from .core.tree import LEAF, TreeDef, flatten_leaves, unflatten
-from .run.arguments import Signature, identifier, kind_in_words, leaf_signature, overlap, strided
+from .run.arguments import SCALAR, Signature, identifier, kind_in_words, leaf_signature, overlap, strided
 from .run.binding import OWNER, Parameters
 from .run.executor import Instance
 from .run.fits import Fits
@@ -37,7 +37,7 @@ from .trace import guards
 from .trace.apply import as_tensor
 from .trace.foreign import check_array, described, instead
 from .trace.tensor import Tensor, Trace, current_trace, tracing_into
-from .trace.traced import located
+from .trace.traced import form_of, located
 
 if TYPE_CHECKING:
     from .compiler.show import Explanation
@@ -143,10 +143,10 @@ class Jitted(Generic[P, R]):
             raise _no_memory(self.name, err) from None
         except (ArgumentError, CompileError) as err:  # an int that does not fit, a kernel of the user's
             raise self._of_call(err, structure, leaves) from err.__cause__
-        if special.out_tree.structure == LEAF:
-            return results[0]  # type: ignore[return-value]
         for at, value in special.out_constants:
             results.insert(at, value)
+        if special.out_tree.structure == LEAF:
+            return results[0]  # type: ignore[return-value]
         return unflatten(special.out_tree, results)
 
     @located
@@ -171,12 +171,14 @@ class Jitted(Generic[P, R]):
                  static: Signature) -> tuple[Signature, Signature]:
         """The key of a call with unusual leaves (an object as `self`, NumPy scalars) or donated arguments."""
         names = None
+        scalars: list[int] = []
         for k, s in enumerate(signatures):
             if s is not None:
                 continue
             leaf = leaves[k]
             if isinstance(leaf, np.generic):
                 leaves[k] = np.asarray(leaf)
+                scalars.append(k)
             elif isinstance(leaf, np.ndarray) and not isinstance(leaf, (np.ma.MaskedArray, np.matrix)):
                 leaves[k] = np.asarray(leaf)
             elif k == 0 and values and leaf is values[0] and self._is_owner(leaf):
@@ -189,8 +191,9 @@ class Jitted(Generic[P, R]):
                 raise ArgumentError(f"{self.name}(): {names[k]} is {described(leaf)}, neither an array nor a Python number",
                                     cure=instead(leaf, "a string or an object that chooses what is computed belongs in "
                                                        "static_argnames"))
-        signatures = tuple(("object",) if s is None and not isinstance(leaf, np.ndarray) else s or leaf_signature(leaf)
-                           for s, leaf in zip(signatures, leaves))
+        signatures = tuple(s or (("object",) if not isinstance(leaf, np.ndarray) else
+                                 (leaf.dtype, (), SCALAR) if k in scalars else leaf_signature(leaf))
+                           for k, (s, leaf) in enumerate(zip(signatures, leaves)))
         if self.donate:
             self._check_donated(leaves, structure)
         return (structure, signatures, static), static
@@ -384,21 +387,25 @@ class Jitted(Generic[P, R]):
                     continue
                 node = ir.input_node(name, (), dt.WEAK_DTYPES[kind])
                 scalars[len(inputs)] = kind
-                traced.append(Tensor(node, kind, trace, None))
+                traced.append(Tensor(node, kind, trace, None, "python"))
             else:
                 node = ir.input_node(name, shape, self._dtype(name, leaf))
                 layouts[node] = contiguous(shape) if leaf.flags.c_contiguous else strided(leaf, shape, self.name, name)
-                traced.append(Tensor(node, None, trace, None))
+                traced.append(Tensor(node, None, trace, None, "scalar" if signatures[k][2] == SCALAR else None))
             inputs.append(node)
             positions.append(k)
         with tracing_into(trace):
             result = self.parameters.call(self.__wrapped__, unflatten(structure, traced), static)
             out_leaves: list[Any] = []
             out_structure = flatten_leaves(result, out_leaves)
-            outputs, constants = [], []
+            outputs: list[Node] = []
+            forms: list[str] = []
+            constants: list[tuple[int, Any]] = []
             for k, leaf in enumerate(out_leaves):
                 if isinstance(leaf, (Tensor, np.ndarray)):
-                    outputs.append(as_tensor(leaf).node)
+                    out = as_tensor(leaf)
+                    outputs.append(out.node)
+                    forms.append(form_of(out))
                 else:
                     constants.append((k, leaf))
         kept: list[Tensor] = []
@@ -418,6 +425,8 @@ class Jitted(Generic[P, R]):
         donated = self._donated(structure) if self.donate else frozenset()
         graph = Graph(inputs, outputs, self.name, env, frozenset(positions.index(k) for k in donated))
         plan = make_plan(graph, layouts, bound)
+        for made, form in zip(plan.outputs, forms):
+            made.form = form
         watch.check()  # makes ready what later calls need
         if positions != list(range(len(leaves))):
             for s in plan.storages:
@@ -427,9 +436,6 @@ class Jitted(Generic[P, R]):
                 o.donated = None if o.donated is None else positions[o.donated]
             scalars = {positions[k]: kind for k, kind in scalars.items()}
         self.compilations += 1
-        if constants and out_structure == LEAF:
-            raise ArgumentError(f"{self.name}() returned {constants[0][1]!r}, which does not depend on its arguments as an array",
-                                cure="return an array, or compute this outside")
         fits = Fits(trace.narrowings, dict(zip(inputs, positions)), self.__wrapped__) if trace.narrowings else None
         return Specialisation(family, pattern, plan, TreeDef(out_structure), constants, watch, scalars, fits,
                               time.perf_counter() - start)

@@ -13,12 +13,13 @@ from ..core.layout import Layout
 from .memory import address
 
 Signature = tuple[Any, ...]
+SCALAR = "scalar"
 SCALARS = {bool: "b", int: "i", float: "f"}
 
 
 def leaf_signature(leaf: Any) -> Signature | None:
     """Of an array: (dtype, shape, None or strides or, which is refused, "misaligned"); of a Python scalar: its kind. None for
-    anything else."""
+    anything else. A scalar of NumPy's is made an array by the caller, and has SCALAR for its layout."""
     if type(leaf) is np.ndarray:
         flags = leaf.flags
         return (leaf.dtype, leaf.shape,
@@ -55,6 +56,8 @@ def overlap(leaves: Sequence[Any], donated: frozenset[int]) -> tuple[int, int] |
 def kind_in_words(kind: Signature) -> str:
     if len(kind) == 1:
         return {"b": "a Python bool", "i": "a Python int", "f": "a Python float"}.get(kind[0], "an object")
+    if kind[2] == SCALAR:
+        return f"a NumPy scalar of {kind[0]}"
     layout = "" if kind[2] is None else f" with strides {kind[2]}"
     return f"{kind[0]} of rank {kind[1]}{layout}"
 

@@ -118,6 +118,7 @@ class Instance:
         self.slots = {k: at for at, k in enumerate(self.scalars)}
         self.inputs = [(s.id, s.index) for s in plan.storages if s.kind == "input"]
         self.outputs = [(o.storage.id, tuple(map(number, o.shape)), o.dtype.numpy, o.donated) for o in plan.outputs]
+        self.forms = [(k, o.form) for k, o in enumerate(plan.outputs) if o.form != "array"]
         self.recyclers = {o.storage.id: Recycler(number(o.storage.nbytes)) for o in plan.outputs if o.donated is None}
         self.frames: list[Frame] = []
         self.alone = cpu.alone()
@@ -168,7 +169,7 @@ class Instance:
         self.segments.append(Segment(first, len(self.rows) - first, meetings, work >= WORTH_WAKING, whole < WORTH_RELEASING))
 
     # ------------------------------------------------------------------------------------------- a call
-    def __call__(self, arguments: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    def __call__(self, arguments: Sequence[Any]) -> list[Any]:
         """Run on arrays and Python scalars, in the order of the graph's inputs. Raises FuelIndexError, ArgumentError."""
         if self.fits is not None:
             self.fits.check(arguments, self.lengths)
@@ -184,7 +185,7 @@ class Instance:
                     bases[sid] = self._scalar(frame, k, arguments[k])
                 else:
                     bases[sid] = address(arguments[k])
-            results = []
+            results: list[Any] = []
             made: dict[int, tuple[np.ndarray[Any, Any], int]] = {}
             for sid, shape, dtype, donated in self.outputs:
                 if donated is not None:
@@ -204,6 +205,8 @@ class Instance:
                 self._walk(frame)
             if frame.status_view[0]:
                 self._fail(frame)
+            for k, form in self.forms:
+                results[k] = results[k].item() if form == "python" else results[k][()]
         except BaseException:
             frame.status[:] = 0  # what a kernel had reported is not the next call's
             raise
