@@ -28,11 +28,12 @@ from .core.ir import Graph, Node
 from .core.layout import Layout, contiguous
 from .core.source import locate, user_location
 from .core.tree import LEAF, TreeDef, flatten_leaves, unflatten
+from .core.treecode import builder
 from .run.arguments import SCALAR, Signature, identifier, kind_in_words, leaf_signature, overlap, strided
 from .run.binding import OWNER, Parameters
 from .run.executor import Instance
 from .run.fits import Fits
-from .run.specialisation import Specialisation
+from .run.specialisation import Route, Specialisation
 from .trace import guards
 from .trace.apply import as_tensor
 from .trace.foreign import check_array, described, instead
@@ -84,7 +85,8 @@ class Jitted(Generic[P, R]):
         self._is_method = self.parameters.positional[:1] in (["self"], ["cls"])
         self._lock = threading.RLock()
         _jitted.add(self)
-        self._fast: dict[Signature, tuple[Specialisation, Instance]] = {}
+        self._fast: dict[Signature, Route] = {}
+        self._latest: Route | None = None  # of calls that are told by code
         self._specialisations: dict[Signature, list[Specialisation]] = {}
         self._seen: dict[Signature, list[tuple[Any, ...]]] = {}
         self._donated_leaves: dict[Any, frozenset[int]] = {}
@@ -118,7 +120,6 @@ class Jitted(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if current_trace() is not None:
             return self.__wrapped__(*args, **kwargs)  # a jitted function inside another is part of it
-        leaves: list[Any] = []
         completed = None if kwargs else self._completed.get(len(args))
         if completed is not None:
             values, static = args + completed[0], completed[1]
@@ -126,28 +127,36 @@ class Jitted(Generic[P, R]):
             values, static = (args,), ()
         else:
             values, static = self._bind(args, kwargs)
+        route, leaves = self._latest, None
+        if (route is not None and route.match is not None and route.static is static
+                and route.special.plan.generation == bindings.generation and route.special.guards.check() is None):
+            leaves = route.match(values)
+        if route is None or leaves is None:
+            route, leaves = self._route(values, static)
+        self._last = special = route.special
+        try:
+            results = route.instance(leaves)
+        except MemoryError as err:
+            raise _no_memory(self.name, err) from None
+        except (ArgumentError, CompileError) as err:  # an int that does not fit, a kernel of the user's
+            raise self._of_call(err, special.key[0], leaves) from err.__cause__
+        return results[0] if special.build is None else special.build(results)
+
+    def _route(self, values: tuple[Any, ...], static: Signature) -> tuple[Route, list[Any]]:
+        """Where a call goes, and its leaves."""
+        leaves: list[Any] = []
         structure = flatten_leaves(values, leaves)
         signatures = tuple([leaf_signature(leaf) for leaf in leaves])
         key = (structure, signatures, static)
         if None in signatures or self.donate:
-            key, static = self._prepare(values, leaves, structure, signatures, static)
-        found = self._fast.get(key)
-        if (found is None or found[0].plan.generation != bindings.generation or found[0].guards.check() is not None
-                or (static and found[0].stranger(static) is not None)):
-            found = self._find(key, values, leaves, static)
-        special, instance = found
-        self._last = special
-        try:
-            results = instance(leaves)
-        except MemoryError as err:
-            raise _no_memory(self.name, err) from None
-        except (ArgumentError, CompileError) as err:  # an int that does not fit, a kernel of the user's
-            raise self._of_call(err, structure, leaves) from err.__cause__
-        for at, value in special.out_constants:
-            results.insert(at, value)
-        if special.out_tree.structure == LEAF:
-            return results[0]  # type: ignore[return-value]
-        return unflatten(special.out_tree, results)
+            key = self._prepare(values, leaves, structure, signatures, static)
+        route = self._fast.get(key)
+        if (route is None or route.special.plan.generation != bindings.generation or route.special.guards.check() is not None
+                or (static and route.special.stranger(static) is not None)):
+            route = self._find(key, values, leaves)
+        if not self.donate and route.taken(key, leaves, static):
+            self._latest = route
+        return route, leaves
 
     @located
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], Signature]:
@@ -168,7 +177,7 @@ class Jitted(Generic[P, R]):
 
     @located
     def _prepare(self, values: tuple[Any, ...], leaves: list[Any], structure: Any, signatures: tuple[Any, ...],
-                 static: Signature) -> tuple[Signature, Signature]:
+                 static: Signature) -> Signature:
         """The key of a call with unusual leaves (an object as `self`, NumPy scalars) or donated arguments."""
         names = None
         scalars: list[int] = []
@@ -196,7 +205,7 @@ class Jitted(Generic[P, R]):
                            for k, (s, leaf) in enumerate(zip(signatures, leaves)))
         if self.donate:
             self._check_donated(leaves, structure)
-        return (structure, signatures, static), static
+        return structure, signatures, static
 
     def _dtype(self, name: str, array: np.ndarray[Any, Any]) -> dt.DType:
         """The dtype of an argument. Raises InputArrayError or DTypeError, naming it."""
@@ -238,8 +247,8 @@ class Jitted(Generic[P, R]):
 
     # -------------------------------------------------------------------------------------- finding and making plans
     @located
-    def _find(self, key: Signature, values: tuple[Any, ...], leaves: list[Any], static: Signature) -> Any:
-        structure, signatures, _ = key
+    def _find(self, key: Signature, values: tuple[Any, ...], leaves: list[Any]) -> Route:
+        structure, signatures, static = key
         shapes = tuple(s[1] if len(s) == 3 else None for s in signatures)
         kinds = tuple((s[0], len(s[1]), s[2]) if len(s) == 3 else s for s in signatures)
         family = (structure, kinds, static)
@@ -256,7 +265,7 @@ class Jitted(Generic[P, R]):
                 changed = special.guards.check()
                 if changed is not None:
                     known.remove(special)
-                    self._fast = {k: v for k, v in self._fast.items() if v[0] is not special}
+                    self._keep({k: v for k, v in self._fast.items() if v.special is not special})
                     reasons.append([changed, *special.misfits(names, shapes)])
                     continue
                 other = special.stranger(static)
@@ -290,7 +299,10 @@ class Jitted(Generic[P, R]):
         for family in list(self._specialisations)[:MAX_FAMILIES // 4]:
             del self._specialisations[family]
             self._seen.pop(family, None)
-        self._fast = {}
+        self._keep({})
+
+    def _keep(self, routes: dict[Signature, Route]) -> None:
+        self._fast, self._latest = routes, None
 
     def _family_difference(self, family: Signature) -> str:
         """What sets this family of calls apart from the nearest one there is, in words."""
@@ -311,7 +323,7 @@ class Jitted(Generic[P, R]):
             out += [f"{name} is {kind_in_words(new)}, not {kind_in_words(old)}"] * count
         return out
 
-    def _instance(self, key: Signature, special: Specialisation, env: dict[str, int]) -> Any:
+    def _instance(self, key: Signature, special: Specialisation, env: dict[str, int]) -> Route:
         bound = tuple(sorted(env.items()))
         instance = special.instances.get(bound)
         if instance is None:
@@ -321,10 +333,10 @@ class Jitted(Generic[P, R]):
                 raise _no_memory(self.name, err) from None
             if len(special.instances) >= MAX_INSTANCES:
                 oldest = special.instances.pop(next(iter(special.instances)))
-                self._fast = {k: v for k, v in self._fast.items() if v[1] is not oldest}
+                self._keep({k: v for k, v in self._fast.items() if v.instance is not oldest})
             special.instances[bound] = instance
-        self._fast[key] = (special, instance)
-        return special, instance
+        route = self._fast[key] = Route(special, instance)
+        return route
 
     def _pattern(self, family: Signature, shapes: tuple[Any, ...], env: SymEnv) -> tuple[Any, ...]:
         """The shape of each leaf: lengths that an earlier call had otherwise, or that `dims` names, become symbols."""
@@ -437,8 +449,8 @@ class Jitted(Generic[P, R]):
             scalars = {positions[k]: kind for k, kind in scalars.items()}
         self.compilations += 1
         fits = Fits(trace.narrowings, dict(zip(inputs, positions)), self.__wrapped__) if trace.narrowings else None
-        return Specialisation(family, pattern, plan, TreeDef(out_structure), constants, watch, scalars, fits,
-                              time.perf_counter() - start)
+        build = None if out_structure == LEAF and not constants else builder(out_structure, dict(constants))
+        return Specialisation(family, pattern, plan, build, watch, scalars, fits, time.perf_counter() - start)
 
     # -------------------------------------------------------------------------------------- looking inside
     def _need(self) -> Specialisation:
@@ -486,7 +498,7 @@ class Jitted(Generic[P, R]):
     def clear(self) -> None:
         """Forget all plans. Kernels stay in the cache."""
         with self._lock:
-            self._fast.clear()
+            self._keep({})
             self._specialisations.clear()
             self._seen.clear()
             self._misses.clear()

@@ -10,6 +10,7 @@ import numpy as np
 from ..core.dims import Extent
 from ..core.errors import ArgumentError
 from ..core.layout import Layout
+from ..core.treecode import LeafTest
 from .memory import address
 
 Signature = tuple[Any, ...]
@@ -26,6 +27,30 @@ def leaf_signature(leaf: Any) -> Signature | None:
                 None if flags.c_contiguous and flags.aligned else leaf.strides if flags.aligned else "misaligned")
     kind = SCALARS.get(type(leaf))
     return (kind,) if kind is not None else None
+
+
+def leaf_tests(signatures: Sequence[Signature], leaves: Sequence[Any]) -> LeafTest:
+    """What `treecode.matcher` asks of the leaves: that each has its signature, or is the object that it was."""
+
+    def test(name: str, k: int, space: dict[str, Any]) -> tuple[str, str]:
+        signature = signatures[k]
+        if len(signature) == 1:
+            kind = {"b": "bool", "i": "int", "f": "float"}.get(signature[0])
+            space[f"o{k}"] = leaves[k] if kind is None else None
+            return f"type({name}) is {kind}" if kind else f"{name} is o{k}", name
+        space |= {"ndarray": np.ndarray, "asarray": np.asarray, f"d{k}": signature[0], f"s{k}": signature[1:]}
+        if signature[2] == SCALAR:
+            space[f"d{k}"] = signature[0].type
+            return f"type({name}) is d{k}", f"asarray({name})"
+        same_dtype = f"type({name}) is ndarray and ({name}.dtype is d{k} or {name}.dtype == d{k})"
+        if signature[2] is None:
+            space[f"s{k}"] = signature[1]
+            laid_out = f"{name}.shape == s{k} and ((f := {name}.flags).carray or f.c_contiguous and f.aligned)"
+        else:
+            laid_out = f"({name}.shape, {name}.strides) == s{k} and (f := {name}.flags).aligned and not f.c_contiguous"
+        return f"{same_dtype} and {laid_out}", name
+
+    return test
 
 
 def equal_statics(a: Any, b: Any) -> bool:

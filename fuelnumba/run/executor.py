@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from .memory import Recycler, address, aligned_bytes, arrange
 # since threads that sleep take that long to wake
 WORTH_DIVIDING = 200_000
 WORTH_WAKING = 2_000_000
+SMALL = 16 * 1024  # bytes: a result up to here is an array of its own, since NumPy finds memory for it faster than we do
 WORTH_RELEASING = 100_000  # 3 us: for less, letting go of the GIL and taking it again is not worth its time
 
 FAULTS = {
@@ -117,7 +119,9 @@ class Instance:
                     for p, la, d in s.arrays] for s in plan.launches if s.user is not None}
         self.slots = {k: at for at, k in enumerate(self.scalars)}
         self.inputs = [(s.id, s.index) for s in plan.storages if s.kind == "input"]
-        self.outputs = [(o.storage.id, tuple(map(number, o.shape)), o.dtype.numpy, o.donated) for o in plan.outputs]
+        uses = Counter(o.storage.id for o in plan.outputs)
+        self.outputs = [(o.storage.id, tuple(map(number, o.shape)), o.dtype.numpy, o.donated,
+                         uses[o.storage.id] == 1 and number(o.storage.nbytes) <= SMALL) for o in plan.outputs]
         self.forms = [(k, o.form) for k, o in enumerate(plan.outputs) if o.form != "array"]
         self.recyclers = {o.storage.id: Recycler(number(o.storage.nbytes)) for o in plan.outputs if o.donated is None}
         self.frames: list[Frame] = []
@@ -187,9 +191,14 @@ class Instance:
                     bases[sid] = address(arguments[k])
             results: list[Any] = []
             made: dict[int, tuple[np.ndarray[Any, Any], int]] = {}
-            for sid, shape, dtype, donated in self.outputs:
+            for sid, shape, dtype, donated, small in self.outputs:
                 if donated is not None:
                     results.append(arguments[donated])
+                    continue
+                if small:
+                    array = np.empty(shape, dtype)
+                    bases[sid] = address(array)
+                    results.append(array)
                     continue
                 pair = made.get(sid)
                 if pair is None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..compiler.plan import Plan
 from ..core.dims import MIN_SYMBOL, Dim, Extent
-from ..core.tree import TreeDef
+from ..core.treecode import matcher
 from ..trace import guards
-from .arguments import Signature
+from .arguments import Signature, leaf_tests
 from .executor import Instance
 from .fits import Fits
+
+WORTH_WRITING = 16  # calls of one kind, after which code that tells them pays
 
 
 @dataclass(eq=False)
@@ -22,8 +24,7 @@ class Specialisation:
     key: Signature  # structure, static values, leaf kinds
     pattern: tuple[tuple[Extent, ...] | None, ...]  # per leaf: its shape, lengths that vary as Dims
     plan: Plan
-    out_tree: TreeDef
-    out_constants: list[tuple[int, Any]]  # results that are no arrays: position, value
+    build: Callable[[Sequence[Any]], Any] | None  # what is returned, of the results; None: the only one
     guards: guards.GuardSet
     scalars: dict[int, str]
     fits: Fits | None  # of the Python ints among the arguments
@@ -77,3 +78,22 @@ class Specialisation:
         latest = next(reversed(self.instances.values()))
         divided = {id(step) for step, row in zip(latest.sites, latest.rows) if row[3]}
         return {k for k, step in enumerate(self.plan.launches) if id(step) in divided}
+
+
+class Route:
+    """Where a call of one kind goes. Calls that come again are told by code that is written for them."""
+
+    __slots__ = ("hits", "instance", "match", "special", "static")
+
+    def __init__(self, special: Specialisation, instance: Instance) -> None:
+        self.special, self.instance = special, instance
+        self.hits = 0
+        self.match: Callable[[tuple[Any, ...]], list[Any] | None] | None = None
+        self.static: Signature | None = None  # the entries of a call that `match` is for
+
+    def taken(self, key: Signature, leaves: Sequence[Any], static: Signature) -> bool:
+        """Count a call; is there code that tells the next ones?"""
+        self.hits += 1
+        if self.hits == WORTH_WRITING:
+            self.match, self.static = matcher(key[0], leaf_tests(key[1], leaves)), static
+        return self.match is not None
