@@ -36,10 +36,10 @@ class _Eager(Jitted[Any, Any]):
 
     def with_arrays(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a call, lists in the place of arrays made arrays. Raises ArgumentError for what is no array."""
-        arguments = self._quick_bind(args, kwargs)
-        if arguments is not None:
-            return (), {n: v if n in self.static else _array(self.name, n, v) for n, v in arguments.items()}
-        if self._fixed:  # a wrong call, of which binding will tell
+        given = self.parameters.quick(args, kwargs)
+        if given is not None:
+            return (), {n: v if n in self.parameters.static else _array(self.name, n, v) for n, v in given.items()}
+        if self.parameters.plain:  # a wrong call, of which binding will tell
             return args, kwargs
         if len(args) == 1 and isinstance(args[0], (list, tuple)):  # concat([a, b])
             return ([_array(self.name, "xs", v) for v in args[0]],), kwargs
@@ -55,7 +55,7 @@ def _jitted(fn: Callable[..., Any]) -> _Eager:
 
 def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     jitted = _jitted(fn)
-    arrays = kwargs.keys() - jitted.static if kwargs else ()
+    arrays = kwargs.keys() - jitted.parameters.static if kwargs else ()
     if not (_PLAIN.issuperset(map(type, args)) and _PLAIN.issuperset([type(kwargs[n]) for n in arrays])):
         args, kwargs = jitted.with_arrays(args, kwargs)
     try:

@@ -76,6 +76,7 @@ class Output:
     shape: tuple[Extent, ...]
     dtype: DType
     donated: int | None = None
+    form: str = "array"  # without axes also "scalar", of NumPy's, or "python"
 
 
 @dataclass(eq=False)
