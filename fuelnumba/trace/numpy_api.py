@@ -77,7 +77,11 @@ def float_power(x: Any, y: Any) -> Any:
 
 
 def _scaled(factor: float) -> Callable[[Any], Any]:
-    return lambda x: call("multiply", as_float(x), factor)
+    def scaled(x: Any) -> Any:
+        x = as_float(x)
+        return cast(call("multiply", widened(x), factor), x.dtype)
+
+    return scaled
 
 
 # name -> what it is in ops, where it is not the op of the same name: a name, or a function of the operands
