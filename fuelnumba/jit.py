@@ -30,9 +30,10 @@ from .core.ops import shown
 from .core.source import locate, user_location
 from .core.tree import LEAF, TreeDef, flatten_leaves, unflatten
 from .run.arguments import Signature, equal_statics, identifier, kind_in_words, leaf_signature, overlap, strided
-from .run.executor import Instance
+from .run.array import DeviceArray
 from .run.fits import Fits
 from .run.specialisation import Specialisation
+from .run.target import Target, chosen, cpu
 from .trace import guards
 from .trace.apply import as_tensor
 from .trace.foreign import check_array, described, instead
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
+DEVICE = "@device"  # stands in a key, among the static arguments, for what `with device(...)` chose
 MAX_FAMILIES = 256  # kinds of arguments and static values a function keeps plans for; those longest unused go first
 MAX_INSTANCES = 64  # plans made concrete for particular lengths; the oldest goes first
 ADOPT_FROM = 64 * 1024  # bytes: smaller captured arrays are compared by content at every call
@@ -98,7 +100,7 @@ class Jitted(Generic[P, R]):
         self._self_first = bool(params) and params[0].name == "self"
         self._lock = threading.RLock()
         _jitted.add(self)
-        self._fast: dict[Signature, tuple[Specialisation, Instance]] = {}
+        self._fast: dict[Signature, tuple[Specialisation, Callable[[Any], list[Any]]]] = {}
         self._specialisations: dict[Signature, list[Specialisation]] = {}
         self._seen: dict[Signature, list[tuple[Any, ...]]] = {}
         self._donated_leaves: dict[Any, frozenset[int]] = {}
@@ -141,6 +143,10 @@ class Jitted(Generic[P, R]):
         structure = flatten_leaves(values, leaves)
         signatures = tuple([leaf_signature(leaf) for leaf in leaves])
         key = (structure, signatures, static)
+        target = chosen()
+        if target is not None:
+            static = (*static, (DEVICE, target, target))
+            key = (structure, signatures, static)
         if None in signatures or self.donate:
             key, static = self._prepare(values, leaves, structure, signatures, static)
         found = self._fast.get(key)
@@ -242,10 +248,10 @@ class Jitted(Generic[P, R]):
             self._check_donated(leaves, structure)
         return (structure, signatures, static), static
 
-    def _dtype(self, name: str, array: np.ndarray[Any, Any]) -> dt.DType:
+    def _dtype(self, name: str, array: np.ndarray[Any, Any] | DeviceArray) -> dt.DType:
         """The dtype of an argument. Raises InputArrayError or DTypeError, naming it."""
         try:
-            return check_array(array)
+            return dt.dtype_of(array.dtype) if isinstance(array, DeviceArray) else check_array(array)
         except FuelError as err:
             raise type(err)(f"{self.name}(): {name}: {err.what}", cure=err.cure) from None
 
@@ -350,7 +356,7 @@ class Jitted(Generic[P, R]):
             if n == "self" and old is not None and old[1] is not v:
                 out.append(f"self is another object of {key.__name__}" if old[0] is key else
                            f"self is an object of {key.__name__}, not of {old[0].__name__}")
-            elif n != "self" and old is not None and not equal_statics(old[0], key):
+            elif n not in ("self", DEVICE) and old is not None and not equal_statics(old[0], key):
                 out.append(f"the static argument {n} is {shown(v)}, not {shown(old[1])}")
         if structure != old_structure:
             return [*out, f"the arguments have the structure {TreeDef(structure)}, not {TreeDef(old_structure)}"]
@@ -364,7 +370,7 @@ class Jitted(Generic[P, R]):
         instance = special.instances.get(bound)
         if instance is None:
             try:
-                instance = Instance(special.plan, env, special.scalars, special.fits, _progress.report)
+                instance = special.target.instance(special.plan, env, special.scalars, special.fits, _progress.report)
             except (MemoryError, OverflowError) as err:  # of 64-bit sizes and strides
                 raise _no_memory(self.name, err) from None
             if len(special.instances) >= MAX_INSTANCES:
@@ -409,7 +415,8 @@ class Jitted(Generic[P, R]):
                     shapes: tuple[Any, ...]) -> Specialisation:
         structure, _, static = family
         start = time.perf_counter()
-        bound = bindings.current()  # before the trace: an op may be declared anew while it runs
+        target = self._target(structure, leaves, static)
+        bound = target.bindings()  # before the trace: an op may be declared anew while it runs
         env = SymEnv()
         pattern = self._pattern(family, shapes, env)
         names = self._leaf_names(structure)
@@ -437,7 +444,8 @@ class Jitted(Generic[P, R]):
                 traced.append(Tensor(node, kind, trace, None))
             else:
                 node = ir.input_node(name, shape, self._dtype(name, leaf))
-                layouts[node] = contiguous(shape) if leaf.flags.c_contiguous else strided(leaf, shape, self.name, name)
+                dense = target is not cpu or leaf.flags.c_contiguous  # what is sent to a device is contiguous there
+                layouts[node] = contiguous(shape) if dense else strided(leaf, shape, self.name, name)
                 traced.append(Tensor(node, None, trace, None))
             inputs.append(node)
             positions.append(k)
@@ -481,12 +489,26 @@ class Jitted(Generic[P, R]):
             raise ArgumentError(f"{self.name}() returned {constants[0][1]!r}, which does not depend on its arguments as an array",
                                 cure="return an array, or compute this outside")
         fits = Fits(trace.narrowings, dict(zip(inputs, positions)), self.__wrapped__) if trace.narrowings else None
+        plan.printer = target.text
         return Specialisation(family, pattern, plan, TreeDef(out_structure), constants, watch, scalars, fits,
-                              time.perf_counter() - start)
+                              time.perf_counter() - start, target)
+
+    def _target(self, structure: Any, leaves: Sequence[Any], static: Signature) -> Target:
+        """The machine for a call: where its arrays lie, or the one that was chosen. Raises ArgumentError for two."""
+        asked = next((v for n, _, v in static if n == DEVICE), None)
+        found: tuple[Target, str] | None = None if asked is None else (asked, "what device(...) chose")
+        for k, leaf in enumerate(leaves):
+            if type(leaf) is DeviceArray:
+                name = self._leaf_names(structure)[k]
+                if found is not None and found[0] is not leaf.device:
+                    raise ArgumentError(f"{self.name}(): {name} lies on {leaf.device.name}, {found[1]} is {found[0].name}",
+                                        cure=f"bring it there: fuelnumba.to_device({name}, {found[0].name!r})")
+                found = found or (leaf.device, f"the device of {name}")
+        return cpu if found is None else found[0]
 
     def _call_traced(self, values: Any, static: Signature) -> Any:
         """Run the user's function on traced values, in the parameters' places."""
-        given = dict(zip(self._parameters(), values)) | {n: v for n, _, v in static if n != "self"}
+        given = dict(zip(self._parameters(), values)) | {n: v for n, _, v in static if n not in ("self", DEVICE)}
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         for name, p in self.signature.parameters.items():
@@ -537,7 +559,7 @@ class Jitted(Generic[P, R]):
         inputs = {n.attr("name"): n for n in s.plan.graph.inputs}
         arguments = [f"  {name}: " + (str(inputs[name].aval) if name in inputs else "an object, by identity")
                      for name in self._leaf_names(s.key[0])]
-        arguments += [f"  {n} = {shown(v)} (static)" for n, _, v in s.key[2] if n != "self"]
+        arguments += [f"  {n} = {shown(v)} (static)" for n, _, v in s.key[2] if n not in ("self", DEVICE)]
         watched = s.guards.describe() + [f"length condition: {g}" for g in s.plan.graph.env.guards]
         sections = [("arguments:", arguments), ("compiled anew because:", [f"  {m}" for m in self._misses]),
                     ("guards:", [f"  {g}" for g in watched])]

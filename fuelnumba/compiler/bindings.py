@@ -47,6 +47,10 @@ class UserKernel:
 
 Key = tuple[str, tuple[DType, ...], str]
 
+#: Backend -> whose kernels serve it, best first: its own; those in cooperative words, for any device; the ones that the CPU has,
+#: a work item a thread. BLAS is the CPU's alone.
+BACKENDS = {CPU: (CPU,), "vulkan": ("vulkan", "gpu", CPU)}
+
 _user: dict[Key, UserKernel] = {}  # never changed: another takes its place
 _changes: list[str] = []  # why plans were no longer right
 _lock = threading.RLock()
@@ -83,7 +87,9 @@ class Bindings:
     def of(self, op: OpDef) -> list[Kernel]:
         """Our kernels for an op, best first."""
         if op not in self._ours:
-            self._ours[op] = [k for k in op.kernels if k.backend == self.backend]
+            places = BACKENDS[self.backend]
+            served = [k for k in op.kernels if k.backend in places and (self.backend == CPU or not k.blas)]
+            self._ours[op] = sorted(served, key=lambda k: places.index(k.backend))
         return self._ours[op]
 
     def kernels(self, node: Node) -> list[Kernel]:
@@ -132,8 +138,11 @@ def register_kernel(op: str, dtypes: Sequence[Any], fn: Callable[..., Any], *, b
     global _user
     if op not in OPS:
         raise ArgumentError(f"there is no op {op!r}", cure="python -m fuelnumba ops lists them")
+    if backend not in BACKENDS:
+        raise ArgumentError(f"there is no backend {backend!r}", cure=f"the backends are: {', '.join(BACKENDS)}")
     if backend != CPU:
-        raise ArgumentError(f"there is no backend {backend!r}", cure="the backends are: cpu")
+        raise ArgumentError(f"a Numba function does not run on {backend}",
+                            cure=f"attach a kernel in the words of fuelnumba.kernels.lang: op.kernel({backend!r}, ...)")
     if not hasattr(fn, "py_func"):
         raise ArgumentError(f"{getattr(fn, '__name__', fn)!r} is not a Numba function", cure="decorate it with numba.njit")
     if OPS[op].is_view or OPS[op].kind == "leaf":

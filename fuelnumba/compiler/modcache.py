@@ -14,12 +14,12 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from filelock import FileLock  # not where it is needed: hooks at forks of modules that it imports must be older than ours
 from platformdirs import user_cache_dir
@@ -27,6 +27,9 @@ from platformdirs import user_cache_dir
 from ..core.errors import CacheError, CompileError
 from .codegen import Source
 
+Found = TypeVar("Found")
+
+KEPT = (".o", ".py", ".spv", ".comp")  # object code and shaders, with their texts
 FORMAT = b"fuelnumba-object-1\n"
 RENDERERS = ("compiler/flatten.py", "compiler/codegen.py", "compiler/numba_target.py", "kernels/half.py", "kernels/arith.py",
              "kernels/vmath.py", "kernels/intrinsics.py", "core/scalar.py", "core/dtypes.py")
@@ -125,50 +128,70 @@ def function(source: Source) -> int:
 
 
 def _obtain(source: Source) -> int:
-    for _ in range(3):
-        try:
-            return _obtain_once(source)
-        except _Vanished:  # someone deletes the cache while we use it
-            continue
-    return _obtain_once(source)
+    key = key_of(source)
+    path = folder() / key[:2] / f"k_{key}.o"
+    start, before = time.perf_counter(), stats.compiled
+
+    def make() -> bytes:
+        symbol, code = compile_object(source, path.with_suffix(".py"))
+        header = json.dumps({"symbol": symbol, "size": len(code), "sha256": hashlib.sha256(code).hexdigest()})
+        return FORMAT + header.encode() + b"\n" + code
+
+    found = obtain(path, _parsed, make)
+    if stats.compiled > before:
+        stats.seconds += time.perf_counter() - start
+    return load_object(*found)
 
 
 class _Vanished(CacheError):
     """The folder was there, and is not any more."""
 
 
-def _obtain_once(source: Source) -> int:
-    key = key_of(source)
-    path = folder() / key[:2] / f"k_{key}.o"
-    start = time.perf_counter()
-    found = _read(path)
+def obtain(path: Path, parse: Callable[[bytes], Found | None], make: Callable[[], bytes]) -> Found:
+    """What `parse` reads from a file of the cache; `make` gives its contents when it is missing or not whole. Processes that
+    want the same file wait for one another."""
+    for _ in range(3):
+        try:
+            return _obtain_once(path, parse, make)
+        except _Vanished:  # someone deletes the cache while we use it
+            continue
+    return _obtain_once(path, parse, make)
+
+
+def _obtain_once(path: Path, parse: Callable[[bytes], Found | None], make: Callable[[], bytes]) -> Found:
+    found = _read(path, parse)
     if found is None:
         try:
+            folder()
             path.parent.mkdir(mode=0o700, exist_ok=True)
             with FileLock(path.with_suffix(".lock")):
-                found = _read(path)  # another process may have made it while we waited
+                found = _read(path, parse)  # another process may have made it while we waited
                 if found is None:
                     if path.exists():
                         stats.replaced += 1
-                    found = compile_object(source, path.with_suffix(".py"))
-                    _write(path, *found)
+                    data = make()
+                    replace(path, data)
                     stats.compiled += 1
-                    stats.seconds += time.perf_counter() - start
-                    return load_object(*found)
+                    made = parse(data)
+                    assert made is not None
+                    return made
         except OSError as err:
             kind = _Vanished if isinstance(err, FileNotFoundError) else CacheError
             raise kind(f"cannot write to the cache folder {path.parent}: {err.strerror or err}",
                        cure="make room there, or set FUELNUMBA_CACHE_DIR to another folder") from err
     stats.loaded += 1
-    return load_object(*found)
+    return found
 
 
-def _read(path: Path) -> tuple[str, bytes] | None:
-    """(symbol, object code) of a cache file, or None when it is missing or not whole."""
+def _read(path: Path, parse: Callable[[bytes], Found | None]) -> Found | None:
     try:
-        data = path.read_bytes()
+        return parse(path.read_bytes())
     except OSError:
         return None
+
+
+def _parsed(data: bytes) -> tuple[str, bytes] | None:
+    """(symbol, object code) of a cache file, or None when it is not whole."""
     if not data.startswith(FORMAT):
         return None
     try:
@@ -183,12 +206,8 @@ def _read(path: Path) -> tuple[str, bytes] | None:
     return None
 
 
-def _write(path: Path, symbol: str, code: bytes) -> None:
-    header = json.dumps({"symbol": symbol, "size": len(code), "sha256": hashlib.sha256(code).hexdigest()})
-    _replace(path, FORMAT + header.encode() + b"\n" + code)
-
-
-def _replace(path: Path, data: bytes) -> None:
+def replace(path: Path, data: bytes) -> None:
+    """Put a file in the place of another at once."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     try:
         temporary.write_bytes(data)
@@ -202,7 +221,7 @@ def compile_object(source: Source, module_path: Path) -> tuple[str, bytes]:
     """Compile a kernel with Numba: (symbol, object code). The flat text is left at `module_path` for people to read."""
     text = source.text()
     about = f"# {source.label}: {', '.join(f'{p.name}: {p.dtype or p.kind}' for p in source.params)}\n"
-    _replace(module_path, (about + text).encode())
+    replace(module_path, (about + text).encode())
     from .numba_target import compile_entry, namespace
 
     names = dict(namespace())
@@ -258,13 +277,13 @@ def load_ir(text: str, symbols: Sequence[str]) -> list[int]:
 
 def files() -> list[tuple[Path, int]]:
     """The cache's files with their sizes in bytes."""
-    return [(p, p.stat().st_size) for p in sorted(folder().rglob("k_*")) if p.suffix in (".o", ".py")]
+    return [(p, p.stat().st_size) for p in sorted(folder().rglob("[kv]_*")) if p.suffix in KEPT]
 
 
 def clear() -> int:
-    """Delete all cached kernels; returns how many object files there were."""
+    """Delete all cached kernels; returns how many object files and shaders there were."""
     count = 0
-    for path in folder().rglob("k_*"):
-        count += path.suffix == ".o"
+    for path in folder().rglob("[kv]_*"):
+        count += path.suffix in (".o", ".spv")
         path.unlink(missing_ok=True)
     return count

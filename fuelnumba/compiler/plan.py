@@ -3,7 +3,7 @@ a particular call; `run.executor` makes it concrete for given lengths."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,9 +12,10 @@ import numpy as np
 from ..core import dims, ir
 from ..core.dims import Extent, product
 from ..core.dtypes import DType
+from ..core.errors import ArgumentError
 from ..core.ir import Graph, Node
 from ..core.layout import Layout, contiguous
-from ..core.ops import Kernel, Launch
+from ..core.ops import CPU, Kernel, Launch, shown
 from ..core.source import Location
 from . import bindings
 from .bindings import Bindings, UserKernel
@@ -60,6 +61,7 @@ class LaunchStep:
     reads: list[Storage] = field(default_factory=list)
     writes: list[Storage] = field(default_factory=list)
     note: str = ""
+    group: int = 0  # threads that share a work item, on a device
 
     @property
     def name(self) -> str:
@@ -84,6 +86,19 @@ class Plan:
     storages: list[Storage]
     outputs: list[Output]
     generation: int
+    backend: str = CPU
+    printer: Callable[[Source, int], str] | None = None  # the text of a kernel in the machine's language
+
+    def source(self, which: int | Node) -> str:
+        """The text of the kernel of a launch (its number), or of the launch that computes a node of `lowered`, as the machine
+        gets it: Python for the CPU, GLSL for Vulkan. Raises ArgumentError when there is none."""
+        steps = self.launches[which:which + 1] if isinstance(which, int) else [s for s in self.launches if which in s.nodes]
+        if not steps or steps[0].source is None:
+            raise ArgumentError(f"the plan has no kernel for {shown(which)}",
+                                cure=f"give the number of a launch, 0 to {len(self.launches) - 1}, or one of its nodes")
+        step = steps[0]
+        assert step.source is not None
+        return self.printer(step.source, step.group) if self.printer is not None else step.source.text()
 
     @property
     def sources(self) -> list[Source]:
@@ -139,7 +154,7 @@ class _Planner:
                     storage.last = k
                 launches.append(launch)
         return Plan(self.graph, self.lowered, launches, [*self.storages.values(), *self.scratch], outputs,
-                    self.bound.generation)
+                    self.bound.generation, self.bound.backend)
 
     # -- storage
     def storage(self, node: Node) -> Storage:
@@ -217,4 +232,4 @@ class _Planner:
         args = [next(given) if p.kind == "pointer" else p.kind if p.kind in ("status", "site") else launch.args[p.name]
                 for p in source.params]
         return LaunchStep(source.label, source, args, launch.total, launch.cost, node.where, [node], kernel.blas,
-                          reads=reads, writes=writes, note=note)
+                          reads=reads, writes=writes, note=note, group=launch.group)

@@ -28,6 +28,7 @@ __all__ = [
     "CacheError",
     "CompileError",
     "DTypeError",
+    "DeviceLostError",
     "DonationError",
     "FuelError",
     "FuelIndexError",
@@ -528,5 +529,20 @@ class BackendError(FuelError):
         try:
             fn.ops.add(np.broadcast_to(np.float32(1), (10**7, 10**7)), 1)
         except fn.errors.BackendError as err:
+            print(err)
+    """
+
+
+class DeviceLostError(BackendError):
+    """**Cause**: the driver gave up a device: a kernel ran for too long, or the device was reset or taken away. The message
+    names the launch that was under way.
+    **Cure**: open the device again; what its memory held is gone.
+
+        import fuelnumba as fn
+        from fuelnumba.vk import api
+
+        try:
+            api.check(-4, "waiting for softmax on llvmpipe")  # as if the driver had answered that
+        except fn.errors.DeviceLostError as err:
             print(err)
     """

@@ -194,7 +194,8 @@ class Launch:
     """How a kernel is called for given operands: the values of its extra parameters by name, the number of work items
     that `lo, hi` divide among threads, and the operations per item (for deciding on threads). `bake` are parameters
     written into the source as literals. With `finish`, there are two launches: the first into `scratch`, an array that lives
-    no longer; the second from there into the output, by the same kernel or by the one named `finish_with`."""
+    no longer; the second from there into the output, by the same kernel or by the one named `finish_with`. With `group`, as
+    many threads share each work item: a kernel in cooperative words, for devices."""
 
     args: Mapping[str, Any]
     total: Extent
@@ -203,6 +204,7 @@ class Launch:
     scratch: Aval | None = None
     finish: Launch | None = None
     finish_with: str = ""
+    group: int = 0
 
 
 # annotations of parameters that are values: numbers, then what `Launch.bake` writes into the source

@@ -10,6 +10,7 @@ import numpy as np
 from ..core.dims import Extent
 from ..core.errors import ArgumentError
 from ..core.layout import Layout
+from .array import DeviceArray
 from .memory import address
 
 Signature = tuple[Any, ...]
@@ -17,14 +18,16 @@ SCALARS = {bool: "b", int: "i", float: "f"}
 
 
 def leaf_signature(leaf: Any) -> Signature | None:
-    """Of an array: (dtype, shape, None or strides or, which is refused, "misaligned"); of a Python scalar: its kind. None for
-    anything else."""
+    """Of an array: (dtype, shape, None or strides or, which is refused, "misaligned"; or the device it lies on); of a Python
+    scalar: its kind. None for anything else."""
     if type(leaf) is np.ndarray:
         flags = leaf.flags
         return (leaf.dtype, leaf.shape,
                 None if flags.c_contiguous and flags.aligned else leaf.strides if flags.aligned else "misaligned")
     kind = SCALARS.get(type(leaf))
-    return (kind,) if kind is not None else None
+    if kind is not None:
+        return (kind,)
+    return (leaf.dtype, leaf.shape, leaf.device) if type(leaf) is DeviceArray else None
 
 
 def equal_statics(a: Any, b: Any) -> bool:
@@ -55,7 +58,7 @@ def overlap(leaves: Sequence[Any], donated: frozenset[int]) -> tuple[int, int] |
 def kind_in_words(kind: Signature) -> str:
     if len(kind) == 1:
         return {"b": "a Python bool", "i": "a Python int", "f": "a Python float"}.get(kind[0], "an object")
-    layout = "" if kind[2] is None else f" with strides {kind[2]}"
+    layout = "" if kind[2] is None else f" with strides {kind[2]}" if isinstance(kind[2], tuple) else f" on {kind[2].name}"
     return f"{kind[0]} of rank {kind[1]}{layout}"
 
 

@@ -1,38 +1,29 @@
-"""A plan for given lengths, and its calls.
+"""A plan for given lengths on the CPU, and its calls.
 
-An `Instance` is a plan with its symbols bound: table, argument blocks and arena, in as many `Frame`s as callers run it at
-once. A call writes the addresses of its arrays into a frame, hands the table to the walker, and looks at the status word.
+An `Instance` is a bound plan with a table of launches and an arena, in as many `Frame`s as callers run it at once. A call
+writes the addresses of its arrays into a frame, hands the table to the walker, and looks at the status word.
 """
 
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..compiler import modcache
-from ..compiler.codegen import SLOTS
-from ..compiler.plan import LaunchStep, Plan, Pointer, Storage
-from ..core.dims import evaluate
-from ..core.errors import ArgumentError, FuelIndexError
+from ..compiler.plan import LaunchStep, Plan
 from . import cpu
+from .bound import Bound, depends
 from .fits import Fits
-from .memory import Recycler, address, aligned_bytes, arrange
+from .memory import Recycler, address, aligned_bytes
 
 # In operations of a vectorised kernel, about 30 ps each: 6 us, several times a meeting of the threads; and 60 us for a plan,
 # since threads that sleep take that long to wake
 WORTH_DIVIDING = 200_000
 WORTH_WAKING = 2_000_000
 WORTH_RELEASING = 100_000  # 3 us: for less, letting go of the GIL and taking it again is not worth its time
-
-FAULTS = {
-    1: "index {0} is out of range for an axis of length {1}",
-    2: "write_slice(): start {0} is out of range: it must lie in 0..{1} for the slice to fit; nothing was written",
-    3: "length {0} is out of range: the buffer holds {1} rows",
-}
 
 
 class Frame:
@@ -50,14 +41,9 @@ class Frame:
         for s in plan.storages:
             if s.array is not None:
                 self.bases[s.id] = s.array.ctypes.data
-        self.blocks = np.array(instance.template, np.int64) if instance.template else np.zeros(1, np.int64)
-        base, block, status = self.bases.ctypes.data, self.blocks.ctypes.data, self.status.ctypes.data
-        for at, storage in instance.pointer_slots:
-            self.blocks[at] = base + 8 * storage
-        for at in instance.status_slots:
-            self.blocks[at] = status
+        self.blocks = instance.blocks(self.bases.ctypes.data, self.status.ctypes.data)
         self.table = np.array(instance.rows, np.int64).reshape(-1, cpu.ROW)
-        self.table[:, 1] = self.table[:, 1] * 8 + block
+        self.table[:, 1] = self.table[:, 1] * 8 + self.blocks.ctypes.data
         self.base_view = self.bases.data
         self.float_view = self.scalars.data
         self.int_view = self.scalars.view(np.int64).data
@@ -79,84 +65,45 @@ class Segment(NamedTuple):
     user: LaunchStep | None = None
 
 
-class Instance:
-    """A plan for one set of lengths. Safe to call from several threads."""
+class Instance(Bound):
+    """A plan for one set of lengths on the CPU. Safe to call from several threads."""
 
     def __init__(self, plan: Plan, env: Mapping[str, int], scalars: Mapping[int, str], fits: Fits | None = None,
                  progress: Any = None) -> None:
-        self.plan, self.fits = plan, fits
-        self.scalars = dict(scalars)  # argument number -> kind 'b', 'i' or 'f' of a Python scalar
-        self.lengths = env = dict(env)
-
-        def number(x: Any) -> int:
-            return evaluate(x, env)
-
+        super().__init__(plan, env, scalars, fits)
+        number = self.number
         addresses = dict(zip((s.key for s in plan.sources), modcache.functions(plan.sources, progress)))
-        self.temporaries = [s for s in plan.storages if s.kind == "temporary"]
-        self.offsets, self.arena_size = arrange([number(s.nbytes) for s in self.temporaries],
-                                                [(s.first, s.last) for s in self.temporaries])
-        self.template: list[int] = []
-        self.pointer_slots: list[tuple[int, int]] = []
-        self.status_slots: list[int] = []
         self.rows: list[list[int]] = []
         self.segments: list[Segment] = []
-        self.sites: list[LaunchStep] = []
         self.uses_blas = any(s.blas for s in plan.launches)
         pending: list[tuple[LaunchStep, int, int]] = []
         for step in plan.launches:
             total = number(step.total)
             if step.user is not None:
-                self._segment(pending, addresses, number)
+                self._segment(pending, addresses)
                 pending = []
                 self.segments.append(Segment(0, 0, 0, False, False, step))
             elif total > 0:
-                pending.append((step, self._block(step, number), total))
-        self._segment(pending, addresses, number)
+                pending.append((step, self.block(step), total))
+        self._segment(pending, addresses)
         self.user_arrays = {
             id(s): [(p.storage.id, number(p.offset), tuple(map(number, la.shape)), tuple(map(number, la.strides)), d)
                     for p, la, d in s.arrays] for s in plan.launches if s.user is not None}
-        self.slots = {k: at for at, k in enumerate(self.scalars)}
-        self.inputs = [(s.id, s.index) for s in plan.storages if s.kind == "input"]
-        self.outputs = [(o.storage.id, tuple(map(number, o.shape)), o.dtype.numpy, o.donated) for o in plan.outputs]
         self.recyclers = {o.storage.id: Recycler(number(o.storage.nbytes)) for o in plan.outputs if o.donated is None}
         self.frames: list[Frame] = []
         self.alone = cpu.alone()
 
-    def _block(self, step: LaunchStep, number: Any) -> int:
-        """Append the launch's argument block to the template; returns where it starts."""
-        start = len(self.template)
-        site = len(self.sites)
-        self.sites.append(step)
-        assert step.source is not None
-        for param, value in zip(step.source.params, step.args):
-            at = len(self.template)
-            if isinstance(value, Pointer):
-                self.pointer_slots.append((at, value.storage.id))
-                self.template += [0, number(value.offset)]
-            elif value == "status":
-                self.status_slots.append(at)
-                self.template.append(0)
-            elif value == "site":
-                self.template.append(site)
-            elif param.kind == "float":
-                self.template.append(struct.unpack("<q", struct.pack("<d", float(_plain(value, number))))[0])
-            else:
-                self.template.append(int(_plain(value, number)))
-            assert len(self.template) == at + SLOTS[param.kind]
-        return start
-
-    def _segment(self, launches: list[tuple[LaunchStep, int, int]], addresses: Mapping[str, int],
-                 number: Any) -> None:
+    def _segment(self, launches: list[tuple[LaunchStep, int, int]], addresses: Mapping[str, int]) -> None:
         """Append table rows for launches that follow one another without Python between."""
         if not launches:
             return
         first, meetings, work, whole = len(self.rows), 0, 0, 0
         unmet: list[tuple[LaunchStep, bool]] = []  # launches since the last meeting of the threads
         for step, block, total in launches:
-            cost = total * max(1, number(step.cost))
+            cost = total * max(1, self.number(step.cost))
             divided = cost >= WORTH_DIVIDING and total > 1
             # threads meet before a launch that depends on one of which another thread did a part
-            meets = any((divided or was) and _depends(step, earlier) for earlier, was in unmet)
+            meets = any((divided or was) and depends(step, earlier) for earlier, was in unmet)
             if meets:
                 unmet = []
                 meetings += 1
@@ -166,6 +113,9 @@ class Instance:
             work += cost if divided else 0
             whole += cost
         self.segments.append(Segment(first, len(self.rows) - first, meetings, work >= WORTH_WAKING, whole < WORTH_RELEASING))
+
+    def divided(self) -> set[int]:
+        return {id(step) for step, row in zip(self.sites, self.rows) if row[3]}
 
     # ------------------------------------------------------------------------------------------- a call
     def __call__(self, arguments: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
@@ -181,7 +131,8 @@ class Instance:
         try:
             for sid, k in self.inputs:
                 if k in scalars:
-                    bases[sid] = self._scalar(frame, k, arguments[k])
+                    slot = self.write_scalar(frame.float_view, frame.int_view, k, arguments[k])
+                    bases[sid] = frame.scalar_address + 8 * slot
                 else:
                     bases[sid] = address(arguments[k])
             results = []
@@ -203,7 +154,7 @@ class Instance:
             else:
                 self._walk(frame)
             if frame.status_view[0]:
-                self._fail(frame)
+                raise self.fault(frame.status_view)
         except BaseException:
             frame.status[:] = 0  # what a kernel had reported is not the next call's
             raise
@@ -220,20 +171,6 @@ class Instance:
             else:
                 self._call_user(frame, user)
 
-    def _scalar(self, frame: Frame, k: int, value: Any) -> int:
-        slot = self.slots[k]
-        kind = self.scalars[k]
-        if kind == "f":
-            frame.float_view[slot] = value
-        elif kind == "i":
-            try:
-                frame.int_view[slot] = value
-            except ValueError:
-                raise ArgumentError(f"the Python int {value} does not fit i64", cure="pass a float") from None
-        else:
-            frame.int_view[slot] = int(value)
-        return frame.scalar_address + 8 * slot
-
     def _call_user(self, frame: Frame, step: LaunchStep) -> None:
         """A user's Numba function on arrays over the plan's buffers."""
         arrays = []
@@ -244,23 +181,3 @@ class Instance:
             arrays.append(np.ndarray(shape, bits, raw, 0, tuple(s * dtype.itemsize for s in strides)))
         assert step.user is not None
         step.user(*arrays, *step.args)
-
-    def _fail(self, frame: Frame) -> None:
-        code, value, site, bound = (int(v) for v in frame.status[:4])
-        where = self.sites[site].where
-        text = FAULTS.get(code, "kernel fault {0} ({1})").format(value, bound)
-        cure = {1: "check the indices", 2: "check the start against the buffer's length",
-                3: "check the length against the buffer's"}.get(code)
-        raise FuelIndexError(text, where=where, cure=cure)
-
-
-def _plain(value: Any, number: Any) -> Any:
-    return value if isinstance(value, float) else number(value)
-
-
-def _depends(later: LaunchStep, earlier: LaunchStep) -> bool:
-    """Read after write, write after read, write after write. Temporaries share an arena, so any two may be one."""
-    def keys(storages: list[Storage]) -> set[int]:
-        return {-1 if s.kind == "temporary" else s.id for s in storages}
-
-    return bool(keys(later.reads + later.writes) & keys(earlier.writes) or keys(later.writes) & keys(earlier.reads))

@@ -11,8 +11,8 @@ from ..core.dims import MIN_SYMBOL, Dim, Extent
 from ..core.tree import TreeDef
 from ..trace import guards
 from .arguments import Signature
-from .executor import Instance
 from .fits import Fits
+from .target import Target
 
 
 @dataclass(eq=False)
@@ -28,7 +28,8 @@ class Specialisation:
     scalars: dict[int, str]
     fits: Fits | None  # of the Python ints among the arguments
     trace_seconds: float
-    instances: dict[Signature, Instance] = field(default_factory=dict)
+    target: Target
+    instances: dict[Signature, Any] = field(default_factory=dict)  # lengths -> the target's instance
 
     def bind(self, shapes: Sequence[tuple[int, ...] | None]) -> dict[str, int] | None:
         """The symbols' values for these shapes, or None when they do not fit."""
@@ -66,6 +67,5 @@ class Specialisation:
         """The numbers of the launches that threads share, for the latest lengths."""
         if not self.instances:
             return set()
-        latest = next(reversed(self.instances.values()))
-        divided = {id(step) for step, row in zip(latest.sites, latest.rows) if row[3]}
+        divided = next(reversed(self.instances.values())).divided()
         return {k for k, step in enumerate(self.plan.launches) if id(step) in divided}

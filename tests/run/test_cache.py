@@ -100,7 +100,7 @@ def test_damaged_files_are_made_again(filled: Path, damage) -> None:
     path.write_bytes(damage(whole))
     count = len(objects(filled))
     assert run(filled) == [1, count - 1, 1]
-    assert modcache._read(path) is not None
+    assert modcache._read(path, modcache._parsed) is not None
     assert run(filled) == [0, count, 0]
 
 
@@ -317,19 +317,19 @@ def test_no_damaged_byte_of_a_file_goes_unnoticed(filled: Path, tmp_path: Path) 
     """Every byte of the header, and some of the code: the file is refused, or read as what it was."""
     path = objects(filled)[0]
     whole, copy = path.read_bytes(), tmp_path / "k.o"
-    right = modcache._read(path)
+    right = modcache._read(path, modcache._parsed)
     assert right is not None
     start_of_code = len(whole) - len(right[1])
     for at in [*range(start_of_code), *range(start_of_code, len(whole), 997), len(whole) - 1]:
         for flip in (1, 32, 128):
             copy.write_bytes(whole[:at] + bytes([whole[at] ^ flip]) + whole[at + 1:])
-            assert modcache._read(copy) in (None, right), (at, flip)
+            assert modcache._read(copy, modcache._parsed) in (None, right), (at, flip)
     for size in [*range(start_of_code + 1), len(whole) - 1]:
         copy.write_bytes(whole[:size])
-        assert modcache._read(copy) is None
+        assert modcache._read(copy, modcache._parsed) is None
     copy.write_bytes(whole + b"x")
-    assert modcache._read(copy) is None
-    assert modcache._read(tmp_path / "missing") is None
+    assert modcache._read(copy, modcache._parsed) is None
+    assert modcache._read(tmp_path / "missing", modcache._parsed) is None
     assert modcache._read(tmp_path) is None
 
 
@@ -353,7 +353,7 @@ def test_processes_leave_no_half_written_files(tmp_path: Path) -> None:
     for counts in [finish(p) for p in [start(tmp_path), start(tmp_path)]]:
         assert counts[2] == 0
     assert list(tmp_path.rglob("*.tmp")) == []
-    assert all(modcache._read(p) is not None for p in objects(tmp_path))
+    assert all(modcache._read(p, modcache._parsed) is not None for p in objects(tmp_path))
     assert all(stat.S_IMODE(p.stat().st_mode) == 0o700 for p in (tmp_path / "kernels").rglob("*") if p.is_dir())
 
 
@@ -390,7 +390,7 @@ print(s.compiled, s.loaded, s.replaced)
 def test_a_disk_that_is_full_and_then_is_not(tmp_path: Path) -> None:
     assert run(tmp_path, FULL) == [1, 0, 0]
     assert list(tmp_path.rglob("*.tmp")) == []
-    assert all(modcache._read(p) is not None for p in objects(tmp_path))
+    assert all(modcache._read(p, modcache._parsed) is not None for p in objects(tmp_path))
 
 
 VANISHING = """
