@@ -302,6 +302,11 @@ class OpDef:
     def is_view(self) -> bool:
         return self.view is not None
 
+    @functools.cached_property
+    def weight(self) -> int:
+        """Of an elementwise op: the statements it becomes in a kernel, roughly."""
+        return scalar.weight(self.expr) if self.expr is not None else 2
+
     def __repr__(self) -> str:
         return f"<op {self.name}>"
 
