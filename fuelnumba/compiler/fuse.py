@@ -4,7 +4,6 @@ kernel; every other node is a step of its own. Steps are put in an order that ke
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -12,7 +11,7 @@ from ..core import ir
 from ..core.dims import same_shape
 from ..core.ir import Graph, Node
 from .bindings import Bindings
-from .lower import view_base
+from .order import leads
 
 MAX_WEIGHT, MAX_POINTERS = 250, 24  # past these, compile time and registers cost more than a pass over memory (measured)
 
@@ -91,7 +90,7 @@ def fuse(graph: Graph, before: Mapping[Node, set[Node]], bound: Bindings) -> lis
             _merge_into(home, n, group, free)
     groups = sorted(set(group.values()), key=lambda g: g.number)
     users = _readers(nodes)
-    roots = {view_base(o) for o in graph.outputs}
+    roots = {o.base for o in graph.outputs}
     steps = {g: Step(g.nodes, bound.is_fusible(g.nodes[0])) for g in groups}
     for g, s in steps.items():
         s.outputs = [n for n in s.nodes if n in roots or any(group[u] is not g for u in users.get(n, ()))]
@@ -123,28 +122,12 @@ def _reads(nodes: list[Node]) -> set[Node]:
 
 def _reads_view_of(region: set[Node], nodes: list[Node]) -> bool:
     """Whether a node reads what the region makes through a view: elements that other iterations of its loop make."""
-    return any(i.op.is_view and view_base(i) in region for n in nodes for i in n.inputs)
+    return any(i.op.is_view and i.base in region for n in nodes for i in n.inputs)
 
 
 def _leads(g: _Group, groups: Iterable[_Group]) -> bool:
-    """Whether one of the groups, apart from g itself, needs g. Looked for from both ends in turn: one of them is near as a
-    rule, a new region without users or a value that comes from the inputs directly."""
-    up, down = deque(w for w in groups if w is not g), deque([g])
-    above, below = set(up), {g}
-    while up and down:
-        for w in up.popleft().wants:
-            if w in below:
-                return True
-            if w not in above:
-                above.add(w)
-                up.append(w)
-        for u in down.popleft().users:
-            if u in above:
-                return True
-            if u not in below:
-                below.add(u)
-                down.append(u)
-    return False
+    """Whether one of the groups, apart from g itself, needs g."""
+    return leads(g, [w for w in groups if w is not g], lambda s: s.wants, lambda s: s.users)
 
 
 def _merge_into(home: _Group, n: Node, group: dict[Node, _Group], free: set[Node]) -> None:
@@ -173,7 +156,7 @@ def _merge_into(home: _Group, n: Node, group: dict[Node, _Group], free: set[Node
 
 
 def _producers(n: Node) -> list[Node]:
-    return [b for b in map(view_base, n.inputs) if _runs(b)]
+    return [i.base for i in n.inputs if _runs(i.base)]
 
 
 def _readers(nodes: list[Node]) -> dict[Node, list[Node]]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..compiler.codegen import SLOTS
-from ..compiler.plan import LaunchStep, Plan, Pointer, Storage
+from ..compiler.plan import LaunchStep, Plan, Pointer
 from ..core.dims import Extent, evaluate
 from ..core.errors import ArgumentError, FuelIndexError
 from .fits import Fits
