@@ -21,7 +21,7 @@ from . import bindings
 from .bindings import Bindings, UserKernel
 from .codegen import Source, kernel_source, region_source
 from .fuse import Step, fuse
-from .lower import Layouts, legalise, lower, storage_root
+from .lower import Layouts, legalise, lower
 from .order import order_writes
 
 
@@ -164,7 +164,7 @@ class _Planner:
 
     # -- storage
     def storage(self, node: Node) -> Storage:
-        root = storage_root(node)
+        root = node.root
         found = self.storages.get(root)
         if found is None:
             found = self.storages[root] = self._new(root, "temporary")
@@ -180,7 +180,7 @@ class _Planner:
         return Storage(number, kind, nbytes)
 
     def _output(self, node: Node) -> Output:
-        root = storage_root(node)
+        root = node.root
         if root not in self.storages:
             self.storages[root] = self._new(root, "output")
         storage = self.storages[root]

@@ -13,7 +13,6 @@ from ..core.ir import Node
 from ..core.picture import Group, count, details, draw, graph_html, preformatted, scrolling
 from ..core.printer import LONG, again
 from . import fuse
-from .lower import view_base
 from .plan import LaunchStep, Plan, Storage
 
 LINES, MOST_LINES = 40, 600  # of a part of an explanation in a notebook: a longer one is closed at first; is cut
@@ -148,7 +147,7 @@ def _counted(lines: Counter[str]) -> list[str]:
 def _apart(plan: Plan) -> list[str]:
     """Why regions of elementwise ops that read one another are launches of their own."""
     home = {n: k for k, s in enumerate(plan.launches) for n in s.nodes}
-    reads = [{home[b] for n in s.nodes for i in n.inputs if (b := view_base(i)) in home} - {k}
+    reads = [{home[b] for n in s.nodes for i in n.inputs if (b := i.base) in home} - {k}
              for k, s in enumerate(plan.launches)]
     reached: list[int] = []  # launches that each one needs, itself included, as bits: of thousands, sets would fill memory
     for k, direct in enumerate(reads):
@@ -175,7 +174,7 @@ def _why_apart(earlier: LaunchStep, step: LaunchStep, between: str | None) -> st
     if str(a.aval.shape) != str(b.aval.shape):
         return f"their shapes differ: {b.aval} and {a.aval}"
     made = set(earlier.nodes)
-    if any(i.op.is_view and view_base(i) in made for n in step.nodes for i in n.inputs):
+    if any(i.op.is_view and i.base in made for n in step.nodes for i in n.inputs):
         return "one reads the other's elements in another order"
     if between is not None:
         return f"{between} runs between them"
