@@ -13,7 +13,7 @@ import threading
 import time
 import types
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
@@ -434,12 +434,19 @@ class Jitted(Generic[P, R]):
                 return True
             return False
 
-        leaks = watch.leaked(is_ours)
-        if leaks:
-            code = getattr(self.__wrapped__, "__code__", None)
-            raise LeakedTracerError(f"{self.name}() left {kept[0]!r} in {leaks[0]}",
-                                    where=kept[0].where or (locate(code, 0) if code is not None else None),
-                                    cure="return the value instead: what a trace stores elsewhere is not computed")
+        code = getattr(self.__wrapped__, "__code__", None)
+        paths = TreeDef(out_structure).paths("its result") if constants else []
+        for k, v in constants:
+            if isinstance(v, (Iterator, Awaitable)):
+                raise ArgumentError(f"{self.name}() returned {described(v)}: {paths[k]} can be used only once",
+                                    cure="return a list or a tuple")
+        for leaks, cure in (
+                (guards.holding([(paths[k], v) for k, v in constants], is_ours),
+                 "return arrays in lists, tuples, dicts or dataclasses"),
+                (watch.leaked(is_ours), "return the value instead: what a trace stores elsewhere is not computed")):
+            if leaks:
+                raise LeakedTracerError(f"{self.name}() left {kept[0]!r} in {leaks[0]}", cure=cure,
+                                        where=kept[0].where or (locate(code, 0) if code is not None else None))
         donated = self._donated(structure) if self.donate else frozenset()
         graph = Graph(inputs, outputs, self.name, env, frozenset(positions.index(k) for k in donated))
         plan = make_plan(graph, layouts, bound)
@@ -526,7 +533,10 @@ class Jitted(Generic[P, R]):
 
 
 def _found_by_name(function: Jitted[..., Any]) -> bool:
-    """Does the name of its module lead to the jitted function itself, so that another process finds it there?"""
+    """Does the name of its module lead to the jitted function itself, so that another process finds it there? Cloudpickle
+    takes functions of __main__ to processes with another one."""
+    if getattr(function, "__module__", "") == "__main__" and "cloudpickle" in sys._getframe(2).f_globals.get("__name__", ""):
+        return False
     found: Any = sys.modules.get(getattr(function, "__module__", ""))
     for part in getattr(function, "__qualname__", "<locals>").split("."):
         found = getattr(found, part, None)
