@@ -121,7 +121,11 @@ def to_device(x: Any, which: str | Target) -> Any:
     target = device(which)
     leaves: list[Any] = []
     structure = flatten_leaves(x, leaves)
-    return unflatten(structure, [_moved(leaf, target) for leaf in leaves])
+    moved: dict[int, Any] = {}  # an array that stands in several places goes over once
+    for leaf in leaves:
+        if id(leaf) not in moved:
+            moved[id(leaf)] = _moved(leaf, target)
+    return unflatten(structure, [moved[id(leaf)] for leaf in leaves])
 
 
 def _moved(leaf: Any, target: Target) -> Any:
