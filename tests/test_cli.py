@@ -80,14 +80,14 @@ def test_ops_json_is_a_list_of_records(capsys: pytest.CaptureFixture[str]) -> No
     names = [r["name"] for r in records]
     assert len(set(names)) == len(names)
     for r in records:
-        assert set(r) == {"name", "reference", "kind", "dtypes", "doc"}
-        assert all(isinstance(r[k], str) for k in ("name", "reference", "kind", "doc")) and r["doc"]
+        assert set(r) == {"name", "like", "kind", "dtypes", "doc"}
+        assert all(isinstance(r[k], str) for k in ("name", "like", "kind", "doc")) and r["doc"]
         assert set(r["dtypes"]) == set(coverage.BACKENDS)
         for served in r["dtypes"].values():
             assert served and set(served) <= set(dt.BY_NAME) and len(set(served)) == len(served)
         assert callable(getattr(fn.ops, r["name"]))
     found = {r["name"]: r for r in records}
-    assert found["softmax"]["reference"] == "SoftmaxLastDim"
+    assert found["softmax"]["like"] == "scipy.special.softmax, torch.softmax" and found["exp"]["like"] == "numpy.exp"
     assert found["softmax"]["dtypes"]["cpu"] == ["f16", "bf16", "f32", "f64"]
     assert {"f16", "i8"} <= set(found["matmul"]["dtypes"]["cpu"])
 

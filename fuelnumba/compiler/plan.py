@@ -76,6 +76,7 @@ class Output:
     shape: tuple[Extent, ...]
     dtype: DType
     donated: int | None = None
+    form: str = "array"  # without axes also "scalar", of NumPy's, or "python"
 
 
 @dataclass(eq=False)
@@ -106,10 +107,15 @@ class Plan:
         found = {s.source.key: s.source for s in self.launches if s.source is not None}
         return list(found.values())
 
-    def __str__(self) -> str:
+    def format(self, folded: bool | None = None) -> str:
+        """The launches, a line each. folded: whether groups of equal launches that follow one another are listed once;
+        None: where there are many."""
         from .show import format_plan
 
-        return format_plan(self)
+        return format_plan(self, folded)
+
+    def __str__(self) -> str:
+        return self.format()
 
     __repr__ = __str__
 

@@ -27,7 +27,7 @@ from . import contract, linalg
 from .apply import as_tensor, call, cast, reshape
 from .instead import nearest
 from .linalg import as_float, widened
-from .traced import RAW, Traced, check_numpys, fail, located, refuse, refused
+from .traced import RAW, Traced, check_numpys, fail, form_of, in_form, located, refuse, refused
 
 
 # -------------------------------------------------------------------------------- ufuncs that are not one op
@@ -133,7 +133,7 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
     try:
         if dtype is not None:
             inputs = tuple(ar.converted(ufunc.__name__, x, dtype, casting) for x in inputs)
-        return call(target, *inputs) if isinstance(target, str) else target(*inputs, **own)
+        return in_form(call(target, *inputs) if isinstance(target, str) else target(*inputs, **own), "scalar")
     except FuelError:
         raise
     except RAW as err:
@@ -284,6 +284,11 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     return call("all", call("equal", a1, a2))
 
 
+def imag(val: Any) -> Any:
+    x = as_tensor(val)
+    return in_form(ar.zeros_like(x), form_of(x))
+
+
 def astype(x: Any, dtype: Any, /, *, copy: Any = True, device: Any = None) -> Any:
     refuse("numpy.astype", device=device)
     return cast(x, dtype)
@@ -343,7 +348,7 @@ FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.var: var, np.std: std, np.ptp: ptp, np.count_nonzero: count_nonzero,
     # elementwise
     np.where: where_, np.clip: clip, np.round: round_, np.around: round_, np.array_equal: array_equal,
-    np.astype: astype, np.real: as_tensor, np.imag: lambda val: ar.zeros_like(val), np.isin: isin,
+    np.astype: astype, np.real: as_tensor, np.imag: imag, np.isin: isin,
     # products
     np.dot: contract.dot, np.inner: contract.inner, np.outer: contract.outer, np.vdot: contract.vdot,
     np.tensordot: contract.tensordot, np.einsum: contract.einsum,
@@ -386,6 +391,20 @@ FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
 }
 
 
+# what a result without axes is, where the op that made it does not tell
+FORMS: dict[Callable[..., Any], str] = {
+    **dict.fromkeys((np.flip, np.inner, np.einsum, np.linalg.norm, np.linalg.matrix_norm), "scalar"),
+    **dict.fromkeys((np.copy, np.broadcast_to, np.broadcast_arrays, np.roll, np.tile, np.isin), "array"),
+    np.array_equal: "python",
+}
+
+
+def _formed(fn: Callable[..., Any], result: Any) -> Any:
+    """The result of a NumPy function; a Python number that it hands through has become an array."""
+    passed = isinstance(result, Traced) and result.form == "python" and fn not in (np.real, np.imag)
+    return in_form(result, FORMS.get(fn, "array")) if passed or fn in FORMS else result
+
+
 def _name(fn: Callable[..., Any]) -> str:
     module = (getattr(fn, "__module__", None) or "numpy").partition("._")[0]
     return f"{module}.{fn.__name__}"
@@ -413,7 +432,7 @@ def call_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
     for given in (*args, *kwargs.values()):
         check_numpys(given)
     try:
-        return implementation(*args, **kwargs)
+        return _formed(fn, implementation(*args, **kwargs))
     except FuelError:
         raise
     except RAW as err:
