@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 from ..compiler import flatten
@@ -64,7 +65,7 @@ def shader(source: Source, group: int = 0) -> Shader:
 class _Function:
     """One function's body as GLSL: an elementary function, or a kernel."""
 
-    def __init__(self, whole: _Kernel, types: dict[str, str], result: str | None = None) -> None:
+    def __init__(self, whole: _Parts, types: dict[str, str], result: str | None = None) -> None:
         self.whole, self.types, self.result = whole, types, result
         self.params = set(types)
         self.arrays: dict[str, str] = {}  # name -> declaration, of the thread's own
@@ -466,11 +467,10 @@ class _Function:
         return out
 
 
-class _Kernel:
-    """A shader in the making: the kernel's own text, the functions it calls, and what they need."""
+class _Parts:
+    """What a text brings along: the functions it calls, and what they need."""
 
-    def __init__(self, source: Source, group: int) -> None:
-        self.source, self.group = source, group
+    def __init__(self) -> None:
         self.pointers = {"i64"}
         self.vectors: set[str] = set()
         self.helpers: dict[str, None] = {}
@@ -485,15 +485,30 @@ class _Kernel:
 
     def function(self, name: str) -> None:
         """An elementary function, after those that it calls."""
-        if name in self.functions:
-            return
-        t = name[-3:]
-        tree = flatten._parse(flatten.function_text(name)).body[0]
-        names = [a.arg for a in tree.args.args]
-        made = _Function(self, dict.fromkeys(names, t), t)
-        lines = made.lines(flatten._without_docstring(tree.body))
-        head = f"{TYPES[t]} {name}({', '.join(f'{TYPES[t]} {named(a)}' for a in names)}) {{"
-        self.functions[name] = "\n".join([head, *lines, "}"])
+        if name not in self.functions:
+            text, parts = _elementary(name)
+            self.pointers |= parts.pointers
+            self.helpers |= parts.helpers
+            self.needs |= parts.needs
+            self.functions |= {**parts.functions, name: text}
+
+
+@cache
+def _elementary(name: str) -> tuple[str, _Parts]:
+    t, parts = name[-3:], _Parts()
+    tree = flatten._parse(flatten.function_text(name)).body[0]
+    names = [a.arg for a in tree.args.args]
+    lines = _Function(parts, dict.fromkeys(names, t), t).lines(flatten._without_docstring(tree.body))
+    head = f"{TYPES[t]} {name}({', '.join(f'{TYPES[t]} {named(a)}' for a in names)}) {{"
+    return "\n".join([head, *lines, "}"]), parts
+
+
+class _Kernel(_Parts):
+    """A shader in the making."""
+
+    def __init__(self, source: Source, group: int) -> None:
+        super().__init__()
+        self.source, self.group = source, group
 
     def shader(self) -> Shader:
         text = self.source.text()
