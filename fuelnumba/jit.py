@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 import numpy as np
 
 from .compiler import bindings, modcache
-from .compiler.plan import Plan, make_plan
+from .compiler.plan import Plan
 from .core import dtypes as dt
 from .core import ir
 from .core.dims import MIN_SYMBOL, Extent, Guard, SymEnv
@@ -32,6 +32,7 @@ from .core.tree import LEAF, TreeDef, flatten_leaves, unflatten
 from .run.arguments import Signature, equal_statics, identifier, kind_in_words, leaf_signature, overlap, strided
 from .run.array import DeviceArray
 from .run.fits import Fits
+from .run.placement import Call, planned
 from .run.specialisation import Specialisation
 from .run.target import Target, chosen, cpu
 from .trace import guards
@@ -70,7 +71,7 @@ class Jitted(Generic[P, R]):
 
     @located
     def __init__(self, fn: Callable[P, R], static_argnames: Iterable[str] | str = (), donate: Iterable[str] | str = (),
-                 dims: Mapping[str, Sequence[str | None]] | None = None) -> None:
+                 dims: Mapping[str, Sequence[str | None]] | None = None, fallback: str | None = None) -> None:
         if isinstance(fn, (staticmethod, classmethod)):
             raise ArgumentError(f"jit goes under @{type(fn).__name__}, next to the function",
                                 cure=f"write @{type(fn).__name__} above @jit")
@@ -85,6 +86,9 @@ class Jitted(Generic[P, R]):
         self.donate = self._names("donate", donate)
         self.dims = {k: tuple(v) for k, v in (dims or {}).items()}
         self._names("dims", self.dims)
+        if fallback not in (None, cpu.name):
+            raise ArgumentError(f"fallback cannot be {shown(fallback)}", cure='leave it out, or give "cpu"')
+        self.fallback = fallback
         both = set(self.static) & set(self.donate)
         if both:
             raise ArgumentError(f"{min(both)} cannot be static and donated",
@@ -372,7 +376,7 @@ class Jitted(Generic[P, R]):
         instance = special.instances.get(bound)
         if instance is None:
             try:
-                instance = special.target.instance(special.plan, env, special.scalars, special.fits, _progress.report)
+                instance = special.ready(special.plan, env, special.scalars, special.fits, _progress.report)
             except (MemoryError, OverflowError) as err:  # of 64-bit sizes and strides
                 raise _no_memory(self.name, err) from None
             if len(special.instances) >= MAX_INSTANCES:
@@ -435,6 +439,7 @@ class Jitted(Generic[P, R]):
         traced: list[Any] = []
         scalars: dict[int, str] = {}
         positions: list[int] = []
+        lies: dict[Node, Target] = {}
         for k, (leaf, name, shape) in enumerate(zip(leaves, names, pattern)):
             if shape is None:
                 kind = signatures[k][0]
@@ -449,6 +454,8 @@ class Jitted(Generic[P, R]):
                 dense = target is not cpu or leaf.flags.c_contiguous  # what is sent to a device is contiguous there
                 layouts[node] = contiguous(shape) if dense else strided(leaf, shape, self.name, name)
                 traced.append(Tensor(node, None, trace, None))
+                if type(leaf) is DeviceArray:
+                    lies[node] = leaf.device
             inputs.append(node)
             positions.append(k)
         with tracing_into(trace):
@@ -477,36 +484,32 @@ class Jitted(Generic[P, R]):
                                     cure="return the value instead: what a trace stores elsewhere is not computed")
         donated = self._donated(structure) if self.donate else frozenset()
         graph = Graph(inputs, outputs, self.name, env, frozenset(positions.index(k) for k in donated))
-        plan = make_plan(graph, layouts, bound)
+        places = dict(zip(inputs, positions))
+        plan, ready = planned(graph, Call(target, bound, lies, {inputs[k]: kind for k, kind in scalars.items()}, layouts, places,
+                                          self.fallback is not None))
         watch.check()  # makes ready what later calls need
-        if positions != list(range(len(leaves))):
-            for s in plan.storages:
-                if s.kind == "input":
-                    s.index = positions[s.index]
-            for o in plan.outputs:
-                o.donated = None if o.donated is None else positions[o.donated]
-            scalars = {positions[k]: kind for k, kind in scalars.items()}
+        scalars = {positions[k]: kind for k, kind in scalars.items()}
         self.compilations += 1
         if constants and out_structure == LEAF:
             raise ArgumentError(f"{self.name}() returned {constants[0][1]!r}, which does not depend on its arguments as an array",
                                 cure="return an array, or compute this outside")
-        fits = Fits(trace.narrowings, dict(zip(inputs, positions)), self.__wrapped__) if trace.narrowings else None
-        plan.printer = target.text
+        fits = Fits(trace.narrowings, places, self.__wrapped__) if trace.narrowings else None
         return Specialisation(family, pattern, plan, TreeDef(out_structure), constants, watch, scalars, fits,
-                              time.perf_counter() - start, target)
+                              time.perf_counter() - start, ready)
 
     def _target(self, structure: Any, leaves: Sequence[Any], static: Signature) -> Target:
-        """The machine for a call: where its arrays lie, or the one that was chosen. Raises ArgumentError for two."""
+        """The machine for a call: the one that was chosen, or where its first device array lies. Raises ArgumentError for
+        arrays elsewhere than on the chosen one."""
         asked = next((v for n, _, v in static if n == DEVICE), None)
-        found: tuple[Target, str] | None = None if asked is None else (asked, "what device(...) chose")
         for k, leaf in enumerate(leaves):
             if type(leaf) is DeviceArray:
-                name = self._leaf_names(structure)[k]
-                if found is not None and found[0] is not leaf.device:
-                    raise ArgumentError(f"{self.name}(): {name} lies on {leaf.device.name}, {found[1]} is {found[0].name}",
-                                        cure=f"bring it there: fuelnumba.to_device({name}, {found[0].name!r})")
-                found = found or (leaf.device, f"the device of {name}")
-        return cpu if found is None else found[0]
+                if asked is None:
+                    return leaf.device
+                if leaf.device is not asked:
+                    name = self._leaf_names(structure)[k]
+                    raise ArgumentError(f"{self.name}(): {name} lies on {leaf.device.name}, what device(...) chose is "
+                                        f"{asked.name}", cure=f"bring it there: fuelnumba.to_device({name}, {asked.name!r})")
+        return asked or cpu
 
     def _call_traced(self, values: Any, static: Signature) -> Any:
         """Run the user's function on traced values, in the parameters' places."""
@@ -562,6 +565,7 @@ class Jitted(Generic[P, R]):
         arguments = [f"  {name}: " + (str(inputs[name].aval) if name in inputs else "an object, by identity")
                      for name in self._leaf_names(s.key[0])]
         arguments += [f"  {n} = {shown(v)} (static)" for n, _, v in s.key[2] if n not in ("self", DEVICE)]
+        arguments += ["  what a device has no kernel for may run on the CPU (fallback)"] * (self.fallback is not None)
         watched = s.guards.describe() + [f"length condition: {g}" for g in s.plan.graph.env.guards]
         sections = [("arguments:", arguments), ("compiled anew because:", [f"  {m}" for m in self._misses]),
                     ("guards:", [f"  {g}" for g in watched])]
@@ -600,10 +604,11 @@ def on_compile(report: Callable[[int, int, str], None] | None) -> None:
 def jit(fn: Callable[P, R]) -> Jitted[P, R]: ...
 @overload
 def jit(*, static_argnames: Iterable[str] | str = ..., donate: Iterable[str] | str = ...,
-        dims: Mapping[str, Sequence[str | None]] | None = ...) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
+        dims: Mapping[str, Sequence[str | None]] | None = ...,
+        fallback: str | None = ...) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
 def jit(fn: Any = None, *, static_argnames: Iterable[str] | str = (), donate: Iterable[str] | str = (),
-        dims: Mapping[str, Sequence[str | None]] | None = None) -> Any:
-    """Compile a NumPy function: `@jit`, or `@jit(static_argnames=..., donate=..., dims=...)`.
+        dims: Mapping[str, Sequence[str | None]] | None = None, fallback: str | None = None) -> Any:
+    """Compile a NumPy function: `@jit`, or `@jit(static_argnames=..., donate=..., dims=..., fallback=...)`.
 
     Arguments are arrays and Python numbers, nested in lists, tuples, dicts and dataclasses; results are arrays in the same
     kinds of containers. Inputs are never modified, except donated ones.
@@ -613,10 +618,12 @@ def jit(fn: Any = None, *, static_argnames: Iterable[str] | str = (), donate: It
         buffer's next version is returned as the same array object. After a FuelIndexError they keep what was written before.
     dims: names for axis lengths that vary, e.g. `{"x": ("n", None)}`; without it, a length becomes symbolic when a second
         one is seen. One name is one length.
+    fallback: "cpu" lets the CPU run what a device has no kernel for, with copies there and back that `explain()` lists; without
+        it, that is a NoBackendForOp.
     """
     if fn is None:
-        return lambda f: Jitted(f, static_argnames, donate, dims)
-    return Jitted(fn, static_argnames, donate, dims)
+        return lambda f: Jitted(f, static_argnames, donate, dims, fallback)
+    return Jitted(fn, static_argnames, donate, dims, fallback)
 
 
 def cache_stats() -> modcache.Stats:

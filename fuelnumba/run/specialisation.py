@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,6 @@ from ..core.tree import TreeDef
 from ..trace import guards
 from .arguments import Signature
 from .fits import Fits
-from .target import Target
 
 
 @dataclass(eq=False)
@@ -28,7 +27,7 @@ class Specialisation:
     scalars: dict[int, str]
     fits: Fits | None  # of the Python ints among the arguments
     trace_seconds: float
-    target: Target
+    ready: Callable[..., Any]  # makes an instance of the plan: see Target.instance
     instances: dict[Signature, Any] = field(default_factory=dict)  # lengths -> the target's instance
 
     def bind(self, shapes: Sequence[tuple[int, ...] | None]) -> dict[str, int] | None:
