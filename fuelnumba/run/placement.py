@@ -2,7 +2,7 @@
 
 A node runs on the machine that its operands were brought to with `to_device`, or where their arrays lie; what is computed
 from host arrays alone, on the one that the call chose. NumPy arrays, numbers, and what is made of nothing else (views of
-such arrays, `arange`) go wherever they are needed. A machine's nodes are put in parts by how many borders lie before them:
+such arrays, say) go wherever they are needed. A machine's nodes are put in parts by how many borders lie before them:
 a part is a graph of its own, with a plan, and waits for nothing once its operands are there. A device's part is submitted
 and goes on by itself, so parts are run in an order in which those come first that wait for no device.
 """
@@ -241,7 +241,7 @@ class _Split:
                     part.nodes[n] = ir.with_inputs(n, tuple(part.of(self.base[i]) for i in n.inputs))
         for part in self.parts.values():
             part.plan = self._plan_of(part)
-        self.slots = {(n, self._source(n)): k for n, k in self.call.positions.items()}
+        self.slots = {(n, self.call.lies.get(n, cpu)): k for n, k in self.call.positions.items()}
         self.free = max(self.call.positions.values(), default=-1) + 1
         self._order()
         results = [self._slot(n, target) for n, target in outputs]
