@@ -89,6 +89,7 @@ class Plan:
     generation: int
     backend: str = CPU
     printer: Callable[[Source, int], str] | None = None  # the text of a kernel in the machine's language
+    notes: list[tuple[str, list[str]]] = field(default_factory=list)  # for explanations: headings, each with its lines
 
     def source(self, which: int | Node) -> str:
         """The text of the kernel of a launch (its number), or of the launch that computes a node of `lowered`, as the machine
@@ -214,7 +215,7 @@ class _Planner:
                                arrays=arrays, reads=reads, writes=writes, note="registered by the user")]
         kernel, refused = self.bound.choose(node, operands, node.attributes)
         if kernel is None:
-            raise bindings.no_kernel(node, refused)
+            raise self.bound.no_kernel(node, refused)
         launch = kernel.launch(operands, [result], node.attributes)
         note = "; ".join(refused)
         if launch.finish is None:
