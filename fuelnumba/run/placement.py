@@ -17,7 +17,7 @@ import numpy as np
 
 from ..compiler.bindings import Bindings
 from ..compiler.plan import Plan, make_plan
-from ..compiler.show import bytes_in_words, launch_lines, size_in_words
+from ..compiler.show import bytes_in_words, launch_lines, numbered, size_in_words
 from ..core import ir
 from ..core.dims import product
 from ..core.errors import ArgumentError, DonationError, NoBackendForOp, NoKernelError
@@ -353,18 +353,16 @@ class PlacedPlan(Plan):
             first = after
         return out
 
-    def __str__(self) -> str:
+    def format(self, folded: bool | None = None) -> str:
         copies = len(self.steps) - len(self.parts)
         out = [f"plan of {self.graph.name}: {count(len(self.parts), 'part')}, copies between machines: {copies}, "
                f"{size_in_words(self)}"]
-        launches = iter(launch_lines(self))
+        launches = iter(numbered(launch_lines(self), False))
         for s, line in zip(self.steps, self.lines()):
             out.append(f"  {line}")
             if isinstance(s, Part):
                 out += [f"  {next(launches)}" for _ in s.plan.launches]
         return "\n".join(out)
-
-    __repr__ = __str__
 
 
 class Composite:
