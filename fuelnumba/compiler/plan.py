@@ -21,7 +21,7 @@ from . import bindings
 from .bindings import Bindings, UserKernel
 from .codegen import Source, kernel_source, region_source
 from .fuse import Step, fuse
-from .lower import Layouts, legalise, lower, storage_root
+from .lower import Layouts, legalise, lower
 from .order import order_writes
 
 
@@ -76,6 +76,7 @@ class Output:
     shape: tuple[Extent, ...]
     dtype: DType
     donated: int | None = None
+    form: str = "array"  # without axes also "scalar", of NumPy's, or "python"
 
 
 @dataclass(eq=False)
@@ -107,10 +108,15 @@ class Plan:
         found = {s.source.key: s.source for s in self.launches if s.source is not None}
         return list(found.values())
 
-    def __str__(self) -> str:
+    def format(self, folded: bool | None = None) -> str:
+        """The launches, a line each. folded: whether groups of equal launches that follow one another are listed once;
+        None: where there are many."""
         from .show import format_plan
 
-        return format_plan(self)
+        return format_plan(self, folded)
+
+    def __str__(self) -> str:
+        return self.format()
 
     __repr__ = __str__
 
@@ -159,7 +165,7 @@ class _Planner:
 
     # -- storage
     def storage(self, node: Node) -> Storage:
-        root = storage_root(node)
+        root = node.root
         found = self.storages.get(root)
         if found is None:
             found = self.storages[root] = self._new(root, "temporary")
@@ -175,7 +181,7 @@ class _Planner:
         return Storage(number, kind, nbytes)
 
     def _output(self, node: Node) -> Output:
-        root = storage_root(node)
+        root = node.root
         if root not in self.storages:
             self.storages[root] = self._new(root, "output")
         storage = self.storages[root]

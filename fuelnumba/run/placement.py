@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from ..compiler.bindings import Bindings
-from ..compiler.plan import Plan, make_plan
+from ..compiler.plan import Output, Plan, Storage, make_plan
 from ..compiler.show import bytes_in_words, launch_lines, size_in_words
 from ..core import ir
 from ..core.dims import product
@@ -309,7 +310,8 @@ class _Split:
         lowered = Graph([i for p in plans for i in p.lowered.inputs], [o for p in plans for o in p.lowered.outputs],
                         self.graph.name, self.graph.env)
         made = PlacedPlan(self.graph, lowered, [s for p in plans for s in p.launches], [s for p in plans for s in p.storages],
-                          [o for p in plans for o in p.outputs], self.call.bound.generation, self.call.target.backend)
+                          [Output(Storage(k, "output", product(o.shape) * o.dtype.itemsize), o.shape, o.dtype)
+                           for k, o in enumerate(self.graph.outputs)], self.call.bound.generation, self.call.target.backend)
         made.steps, made.parts, made.size, made.results = self.steps, parts, self.free, results
         made.dense = self.call.target is not cpu
         made.notes = [("parts and copies:", [f"  {s}" for s in made.lines()])]
@@ -353,18 +355,16 @@ class PlacedPlan(Plan):
             first = after
         return out
 
-    def __str__(self) -> str:
+    def format(self, folded: bool | None = None) -> str:
         copies = len(self.steps) - len(self.parts)
         out = [f"plan of {self.graph.name}: {count(len(self.parts), 'part')}, copies between machines: {copies}, "
                f"{size_in_words(self)}"]
-        launches = iter(launch_lines(self))
+        launches = iter(enumerate(launch_lines(self)))
         for s, line in zip(self.steps, self.lines()):
             out.append(f"  {line}")
             if isinstance(s, Part):
-                out += [f"  {next(launches)}" for _ in s.plan.launches]
+                out += [f"    {k:3d}  {text}" for k, text in islice(launches, len(s.plan.launches))]
         return "\n".join(out)
-
-    __repr__ = __str__
 
 
 class Composite:
@@ -373,6 +373,7 @@ class Composite:
     def __init__(self, plan: PlacedPlan, env: Mapping[str, int], scalars: Mapping[int, str], fits: Fits | None,
                  progress: Any) -> None:
         self.plan, self.fits, self.lengths = plan, fits, dict(env)
+        self.forms = [(k, o.form) for k, o in enumerate(plan.outputs) if o.form != "array"]
         self.instances: dict[Part, Any] = {}
         done = 0
         for part in plan.parts:
@@ -398,7 +399,11 @@ class Composite:
                 given = [np.asarray(v, order="C") if type(v) is np.ndarray else v for v in given]
             for k, value in zip(s.writes, self.instances[s](given)):
                 values[k] = value
-        return [values[k] for k in plan.results]
+        results = [values[k] for k in plan.results]
+        for k, form in self.forms:
+            if type(results[k]) is np.ndarray:
+                results[k] = results[k].item() if form == "python" else results[k][()]
+        return results
 
 
 def _counted(progress: Any, before: int, total: int) -> Any:
