@@ -26,6 +26,7 @@ from ..core.ir import Graph, Node
 from ..core.layout import Layout
 from ..core.ops import OPS
 from ..core.picture import count
+from .array import DeviceArray
 from .fits import Fits
 from .target import Target, cpu, device, moved
 
@@ -41,6 +42,20 @@ class Call:
     layouts: Mapping[Node, Layout]
     positions: Mapping[Node, int]  # the places of the inputs among the call's leaves
     fallback: bool  # whether the CPU may run what a device has no kernel for
+
+
+def starts_on(leaves: Sequence[Any], asked: Target | None, named: Callable[[int], tuple[str, str]]) -> Target:
+    """The machine for a call if nothing else is said: the one that was asked for, else where its first device array lies.
+    `named` gives the names of the function and of a leaf. Raises ArgumentError for an array that lies elsewhere than asked."""
+    for k, leaf in enumerate(leaves):
+        if type(leaf) is DeviceArray:
+            if asked is None:
+                return leaf.device
+            if leaf.device is not asked:
+                function, name = named(k)
+                raise ArgumentError(f"{function}(): {name} lies on {leaf.device.name}, what device(...) chose is {asked.name}",
+                                    cure=f"bring it there: fuelnumba.to_device({name}, {asked.name!r})")
+    return asked or cpu
 
 
 def planned(graph: Graph, call: Call) -> tuple[Plan, Callable[..., Any]]:
