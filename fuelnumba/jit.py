@@ -112,7 +112,7 @@ class Jitted(Generic[P, R]):
         if _found_by_name(self):
             return self.__qualname__  # type: ignore[attr-defined]
         p = self.parameters
-        return type(self), (self.__wrapped__, p.static, p.donate, p.dims)
+        return type(self), (self.__wrapped__, p.static, p.donate, p.dims, (), self.fallback)
 
     def __repr__(self) -> str:
         return f"<jitted {self.name}{self.signature}, {self.compilations} compilation{'s' * (self.compilations != 1)}>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,6 +19,7 @@ from fuelnumba.run.executor import Instance
 from fuelnumba.vk import device as devices
 from fuelnumba.vk import spirv
 from fuelnumba.vk.device import Device
+from tests.at_once import at_once
 
 f32 = np.float32
 X, Y = np.linspace(-1, 1, 6, dtype=f32), np.arange(6, dtype=f32)
@@ -181,9 +183,15 @@ def test_two_devices(vulkan: Any, other: Any) -> None:
     assert [p.target.name for p in f.plan.parts] == ["vulkan:0", "vulkan:1", "vulkan:1"]  # w1 * x waits for nothing
 
 
+@pytest.mark.parametrize("lacking", [None, "maximum"])
 @pytest.mark.parametrize("seed", range(4))
-def test_random_programs(vulkan: Any, other: Any, seed: int) -> None:
+def test_random_programs(vulkan: Any, other: Any, monkeypatch: pytest.MonkeyPatch, seed: int, lacking: str | None) -> None:
     """Integers, so that NumPy's answer is the only one; operands that lie apart are brought together."""
+    def admit(target: Any, plan: Any) -> None:
+        if any(n.op.name == lacking for s in plan.launches for n in s.nodes):
+            raise NoBackendForOp(f"no {lacking} on {target.name}")
+
+    monkeypatch.setattr(type(vulkan), "admit", admit)
     rng = random.Random(seed)
     places = ["cpu", "vulkan:0", "vulkan:1"]
     steps = [(rng.choice(["add", "subtract", "maximum"]), rng.randrange(99), rng.randrange(99), rng.choice(places))
@@ -200,7 +208,7 @@ def test_random_programs(vulkan: Any, other: Any, seed: int) -> None:
         return run
 
     given = [np.arange(5), np.arange(5) * 7 - 9, np.array([4, -4, 0, 1, 11])]
-    mixed = fn.jit(program(fn.to_device))
+    mixed = fn.jit(fallback="cpu")(program(fn.to_device))
     expected = program(lambda v, place: v)(*given)
     for where in ("cpu", "vulkan"):
         with fn.device(where):
@@ -208,6 +216,8 @@ def test_random_programs(vulkan: Any, other: Any, seed: int) -> None:
         for k, g, e in zip(kept, got, expected):
             assert type(g) is (np.ndarray if steps[k][3] == "cpu" else fn.DeviceArray)
             np.testing.assert_array_equal(np.asarray(g), e)
+        crossed = [(s.node, s.target) for s in mixed.plan.steps if s not in mixed.plan.parts]
+        assert len(set(crossed)) == len(crossed)  # nothing goes to a machine twice
 
 
 # ------------------------------------------------------------------------------------------------ order
@@ -242,6 +252,28 @@ def test_a_copy_waits_for_its_own_producer(vulkan: Any, monkeypatch: pytest.Monk
     assert later.buffer.epoch not in waited
     np.testing.assert_array_equal(here, X + 1)
     np.testing.assert_array_equal(np.asarray(later), Y * 2 + 1)
+
+
+def test_from_several_threads(vulkan: Any) -> None:
+    f = fn.jit(lambda x, k: fn.to_device(x * k, "cpu") + 1)
+    x = fn.to_device(X, vulkan)
+    f(x, 1.0)
+
+    def work(k: int) -> None:
+        for _ in range(20):
+            np.testing.assert_array_equal(f(x, float(k)), X * f32(k) + 1)
+
+    at_once(4, work)
+
+
+def test_compiling_is_told_of_as_one(vulkan: Any) -> None:
+    told: list[tuple[int, int]] = []
+    fn.on_compile(lambda done, total, label: told.append((done, total)))
+    try:
+        fn.jit(lambda x: fn.to_device(np.tanh(x) * 3, vulkan) - fn.to_device(x.sum(), vulkan))(X)
+    finally:
+        fn.on_compile(None)
+    assert told == sorted(told) and told[-1] == (3, 3) and {total for _, total in told} == {3}
 
 
 # ------------------------------------------------------------------------------------------------ fallback
@@ -326,6 +358,10 @@ def test_what_nothing_serves(vulkan: Any) -> None:
 
     with vulkan, pytest.raises(NoKernelError, match="the source has 6"):
         f(np.ones((2,) * 6, f32))
+
+
+def test_a_pickle_keeps_the_fallback() -> None:
+    assert pickle.loads(pickle.dumps(fn.jit(fallback="cpu")(wide_and_narrow))).fallback == "cpu"
 
 
 def test_an_unknown_fallback() -> None:
