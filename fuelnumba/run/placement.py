@@ -21,12 +21,13 @@ from ..compiler.plan import Output, Plan, Storage, make_plan
 from ..compiler.show import bytes_in_words, launch_lines, size_in_words
 from ..core import ir
 from ..core.dims import product
-from ..core.errors import ArgumentError, DonationError, NoBackendForOp, NoKernelError
+from ..core.errors import ArgumentError, DonationError, FuelIndexError, NoBackendForOp, NoKernelError
 from ..core.ir import Graph, Node
 from ..core.layout import Layout
 from ..core.ops import OPS
 from ..core.picture import count
 from .array import DeviceArray
+from .bound import Bound
 from .fits import Fits
 from .target import Target, cpu, device, moved
 
@@ -389,7 +390,7 @@ class Composite:
                  progress: Any) -> None:
         self.plan, self.fits, self.lengths = plan, fits, dict(env)
         self.forms = [(k, o.form) for k, o in enumerate(plan.outputs) if o.form != "array"]
-        self.instances: dict[Part, Any] = {}
+        self.instances: dict[Part, Bound] = {}
         done = 0
         for part in plan.parts:
             kinds = {k: scalars[slot] for k, slot in enumerate(part.reads) if slot in scalars}
@@ -405,20 +406,34 @@ class Composite:
         if self.fits is not None:
             self.fits.check(leaves, self.lengths)
         values = [*leaves, *[None] * (plan.size - len(leaves))]
-        for s in plan.steps:
-            if isinstance(s, Copy):
-                values[s.write] = moved(values[s.read], s.target)
-                continue
-            given = [values[k] for k in s.reads]
-            if plan.dense and s.target is cpu:
-                given = [np.asarray(v, order="C") if type(v) is np.ndarray else v for v in given]
-            for k, value in zip(s.writes, self.instances[s](given)):
-                values[k] = value
+        begun: list[Callable[[], None]] = []  # to ask devices what their kernels met, when all is under way
+        try:
+            for s in plan.steps:
+                if isinstance(s, Copy):
+                    values[s.write] = moved(values[s.read], s.target)
+                else:
+                    self._begin(s, values, begun)
+        except FuelIndexError:  # perhaps because of what an earlier part had left unwritten
+            for finish in begun:
+                finish()
+            raise
+        for finish in begun:
+            finish()
         results = [values[k] for k in plan.results]
         for k, form in self.forms:
             if type(results[k]) is np.ndarray:
                 results[k] = results[k].item() if form == "python" else results[k][()]
         return results
+
+    def _begin(self, part: Part, values: list[Any], begun: list[Callable[[], None]]) -> None:
+        given = [values[k] for k in part.reads]
+        if self.plan.dense and part.target is cpu:
+            given = [np.asarray(v, order="C") if type(v) is np.ndarray else v for v in given]
+        results, finish = self.instances[part].begin(given)
+        for k, value in zip(part.writes, results):
+            values[k] = value
+        if finish is not None:
+            begun.append(finish)
 
 
 def _counted(progress: Any, before: int, total: int) -> Any:

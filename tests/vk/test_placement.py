@@ -408,6 +408,25 @@ def test_an_index_fault_in_a_part(vulkan: Any, there: str) -> None:
     np.testing.assert_array_equal(got, table[[3, 0]] + 1)
 
 
+def test_a_device_that_may_report_a_fault_is_asked_at_the_end(vulkan: Any, events: list[str]) -> None:
+    @fn.jit
+    def f(table, at, x):
+        there = np.take(table, at, axis=0)
+        return there, fn.to_device(x, "cpu") * 2, np.take(fn.to_device(x, "cpu"), fn.to_device(at, "cpu"))
+
+    table, at = (fn.to_device(a, vulkan) for a in (X, np.array([5, 0])))
+    f(table, at, Y)
+    events.clear()
+    there, here, both = f(table, at, Y)
+    assert events == ["submit", "down", "cpu"]
+    np.testing.assert_array_equal(np.asarray(there), X[[5, 0]])
+    np.testing.assert_array_equal(here, Y * 2)
+    np.testing.assert_array_equal(both, Y[[5, 0]])
+    with pytest.raises(FuelIndexError, match="index 6 is out of range") as caught:  # in both parts: the first one tells
+        f(table, fn.to_device(np.array([6, 0]), vulkan), Y)
+    assert caught.value.where.line == f.__wrapped__.__code__.co_firstlineno + 2
+
+
 def test_an_int_that_does_not_fit(vulkan: Any) -> None:
     f = fn.jit(lambda x, k: (x + k, fn.to_device(x, "cpu") - k))
     x = np.arange(3, dtype=np.int8)
