@@ -25,7 +25,7 @@ def format_plan(plan: Plan, folded: bool | None = None) -> str:
     """One line per launch: kernel, what it computes, work items, and the user's line. folded: whether of equal groups of
     lines that follow one another the first alone is shown; None: where there are many."""
     lines = [f"plan of {plan.graph.name}: {size_in_words(plan)}"]
-    lines += _numbered(launch_lines(plan), folded)
+    lines += numbered(launch_lines(plan), folded)
     kinds = [s.kind for s in plan.storages]
     lines.append("  buffers: " + ", ".join(f"{kinds.count(k)} {k}" for k in dict.fromkeys(kinds)))
     return "\n".join(lines)
@@ -36,7 +36,7 @@ def size_in_words(plan: Plan) -> str:
     return f"{count(len(plan.launches), 'launch')} of {count(kernels, 'kernel')}"
 
 
-def _numbered(launches: Sequence[str], folded: bool | None) -> list[str]:
+def numbered(launches: Sequence[str], folded: bool | None) -> list[str]:
     """The lines of the launches with their numbers, those that repeat left out."""
     lines: list[str] = []
     k = 0
@@ -125,7 +125,7 @@ def decisions(plan: Plan, threaded: Collection[int] = (), folded: bool | None = 
     threads share; folded: as for `format_plan`."""
     traced = len([n for n in plan.graph.nodes() if n.op.kind != "leaf"])
     out = [(f"{count(traced, 'op')} traced, {count(len(plan.launches), 'launch')}:",
-            _numbered(launch_lines(plan, threaded, True), folded))]
+            numbered(launch_lines(plan, threaded, True), folded))]
     out += plan.notes
     apart = _apart(plan)
     if apart:

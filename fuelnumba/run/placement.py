@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from ..compiler.bindings import Bindings
 from ..compiler.plan import Output, Plan, Storage, make_plan
-from ..compiler.show import bytes_in_words, launch_lines, size_in_words
+from ..compiler.show import bytes_in_words, launch_lines, numbered, size_in_words
 from ..core import ir
 from ..core.dims import product
 from ..core.errors import ArgumentError, DonationError, FuelIndexError, NoBackendForOp, NoKernelError
@@ -375,11 +374,11 @@ class PlacedPlan(Plan):
         copies = len(self.steps) - len(self.parts)
         out = [f"plan of {self.graph.name}: {count(len(self.parts), 'part')}, copies between machines: {copies}, "
                f"{size_in_words(self)}"]
-        launches = iter(enumerate(launch_lines(self)))
+        launches = iter(numbered(launch_lines(self), False))
         for s, line in zip(self.steps, self.lines()):
             out.append(f"  {line}")
             if isinstance(s, Part):
-                out += [f"    {k:3d}  {text}" for k, text in islice(launches, len(s.plan.launches))]
+                out += [f"  {next(launches)}" for _ in s.plan.launches]
         return "\n".join(out)
 
 

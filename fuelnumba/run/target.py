@@ -135,11 +135,11 @@ def to_device(x: Any, which: str | Target) -> Any:
     structure = flatten_leaves(x, leaves)
     if current_trace() is not None:
         return unflatten(structure, [call("to_device", leaf, device=target.name) for leaf in leaves])
-    gone: dict[int, Any] = {}  # an array that stands in several places goes over once
+    there: dict[int, Any] = {}  # an array that stands in several places goes over once
     for leaf in leaves:
-        if id(leaf) not in gone:
-            gone[id(leaf)] = moved(leaf, target)
-    return unflatten(structure, [gone[id(leaf)] for leaf in leaves])
+        if id(leaf) not in there:
+            there[id(leaf)] = moved(leaf, target)
+    return unflatten(structure, [there[id(leaf)] for leaf in leaves])
 
 
 def moved(leaf: Any, target: Target) -> Any:

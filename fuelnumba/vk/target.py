@@ -157,6 +157,7 @@ class _Frame:
     def __init__(self, instance: VulkanInstance) -> None:
         machine = instance.target.machine
         self.words = machine.memory.take(8 * instance.word_count, host=True)
+        assert self.words.host is not None
         self.ints = np.frombuffer(self.words.host, np.int64, instance.word_count)
         self.floats = self.ints.view(np.float64)
         self.ints[:] = 0
