@@ -152,6 +152,15 @@ def test_results_are_never_arguments(vulkan: Any) -> None:
         assert type(f(X)[2]) is np.ndarray
 
 
+def test_results_without_axes(vulkan: Any) -> None:
+    """On the CPU they are what NumPy has: a scalar of a reduction, an array of `to_device`, as outside."""
+    f = fn.jit(lambda x, k: (fn.to_device(x, "cpu").sum(), fn.to_device(x.sum(), "cpu"), x.sum(), k * 2))
+    with vulkan:
+        there, moved, kept, number = f(X + 2, 3)
+    assert [type(v) for v in (there, moved, kept)] == [f32, np.ndarray, fn.DeviceArray] and moved.shape == ()
+    np.testing.assert_allclose([there, moved, float(kept), float(number)], [12, 12, 12, 6])
+
+
 def test_symbolic_lengths(vulkan: Any) -> None:
     @fn.jit
     def f(x, y):
