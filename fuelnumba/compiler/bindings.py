@@ -120,7 +120,9 @@ class Bindings:
         """The error for a node that nothing serves: what was asked, and what is bound nearby."""
         kind = NoKernelError if self.backend == CPU else NoBackendForOp
         asked = f"{asked_of(node)} on {self.backend}"
-        here = f", or {FALL_BACK}" if self.backend != CPU and current().is_bound(node) else ""
+        host = current()  # which has no more to offer where kernels of its own were tried
+        more = host.user_kernel(node) or not set(host.kernels(node)) <= set(self.kernels(node))
+        here = f", or {FALL_BACK}" if self.backend != CPU and more else ""
         if refused:
             return kind(f"no kernel takes {asked}: {'; '.join(refused)}", where=node.where,
                         cure=f"change the operands as the reason says, or register_kernel one of your own{here}")

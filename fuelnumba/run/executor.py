@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -174,6 +174,9 @@ class Instance(Bound):
         finally:
             self.frames.append(frame)
         return results
+
+    def begin(self, arguments: Sequence[Any]) -> tuple[list[Any], Callable[[], None] | None]:
+        return self(arguments), None
 
     def _walk(self, frame: Frame) -> None:
         for table, rows, meetings, together, brief, user in frame.segments:
