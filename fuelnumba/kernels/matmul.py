@@ -49,7 +49,10 @@ def _samples() -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
 
 
 matmul = op("matmul", "matmul", "a b", infer=_infer, domain="number", ref=np.matmul, decompose=_in_f32, samples=_samples,
-            reference="MatMul", doc="a[..., M, K] @ b[..., K, N] -> [..., M, N]; batch axes broadcast, and a batch length of "
+            like="numpy.matmul, torch.matmul", args={"a": "(..., M, K) or (K,)", "b": "(..., K, N) or (K,)"},
+            shapes="(..., M, N), the batch axes broadcast; without M or N where a or b has one axis",
+            raises={"ShapeError": "the columns of a are not the rows of b, or the batch axes do not broadcast"},
+            doc="a[..., M, K] @ b[..., K, N] -> [..., M, N]; batch axes broadcast, and a batch length of "
             "a may be a multiple of b's (grouped heads). Sums in f32 for half types; integers wrap")
 
 

@@ -117,6 +117,7 @@ def _cache() -> tuple[str, str]:
 def _vulkan() -> Iterator[Finding]:
     """A line for each device; without the package, the loader or a driver there is none, which is no fault."""
     try:
+        from ..vk.api import has_validation
         from ..vk.device import list_devices
         from ..vk.spirv import library_folder
 
@@ -128,6 +129,8 @@ def _vulkan() -> Iterator[Finding]:
         yield Finding("vulkan", "missing", "its loader found no device: see the driver's manual")
     for info in found:
         yield Finding("vulkan", "missing" if info.missing else "ok", str(info))
+    yield Finding("validation", *(("ok", "with FUELNUMBA_VULKAN_VALIDATION=1") if has_validation() else
+                                  ("missing", "only for developers of kernels: apt install vulkan-validationlayers")))
     if library_folder() is None:
         yield Finding("shaders", "missing", 'libglslang, which compiles fused kernels: pip install "fuelnumba[vulkan]"')
 

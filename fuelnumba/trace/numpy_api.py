@@ -27,7 +27,7 @@ from . import contract, linalg
 from .apply import as_tensor, call, cast, reshape
 from .instead import nearest
 from .linalg import as_float, widened
-from .traced import RAW, Traced, check_numpys, fail, located, refuse, refused
+from .traced import RAW, Traced, check_numpys, fail, form_of, in_form, located, refuse, refused
 
 
 # -------------------------------------------------------------------------------- ufuncs that are not one op
@@ -77,7 +77,11 @@ def float_power(x: Any, y: Any) -> Any:
 
 
 def _scaled(factor: float) -> Callable[[Any], Any]:
-    return lambda x: call("multiply", as_float(x), factor)
+    def scaled(x: Any) -> Any:
+        x = as_float(x)
+        return cast(call("multiply", widened(x), factor), x.dtype)
+
+    return scaled
 
 
 # name -> what it is in ops, where it is not the op of the same name: a name, or a function of the operands
@@ -133,7 +137,7 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
     try:
         if dtype is not None:
             inputs = tuple(ar.converted(ufunc.__name__, x, dtype, casting) for x in inputs)
-        return call(target, *inputs) if isinstance(target, str) else target(*inputs, **own)
+        return in_form(call(target, *inputs) if isinstance(target, str) else target(*inputs, **own), "scalar")
     except FuelError:
         raise
     except RAW as err:
@@ -151,7 +155,7 @@ def reduction(op: str) -> Callable[..., Any]:
                initial: Any = _NOT_GIVEN, where: Any = True) -> Any:
         refuse(f"numpy.{op}", out=out, initial=initial, where=where)
         x = as_tensor(a, check_numpys(dtype))
-        result = call(op, x, axis=axis, keepdims=_given(keepdims))
+        result = call(op, x, axis=axis if op == "mean" else _axes(x, axis), keepdims=_given(keepdims))
         return result if dtype is None else cast(result, dtype)
 
     return reduce
@@ -163,7 +167,8 @@ def extremum(op: str) -> Callable[..., Any]:
     def reduce(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = _NOT_GIVEN,
                where: Any = True) -> Any:
         refuse(f"numpy.{op}", out=out, initial=initial, where=where)
-        return call(op, a, axis=axis, keepdims=_given(keepdims))
+        x = as_tensor(a)
+        return call(op, x, axis=_axes(x, axis), keepdims=_given(keepdims))
 
     return reduce
 
@@ -172,12 +177,18 @@ def arg_extremum(op: str) -> Callable[..., Any]:
     def reduce(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
         refuse(f"numpy.{op}", out=out)
         x, keep = as_tensor(a), _given(keepdims)
-        if axis is not None:
-            return call(op, x, axis=axis, keepdims=keep)
-        flat = call(op, reshape(x, (-1,)), axis=0)
+        line, along = ar.in_line(x, axis)
+        if line is x:
+            return call(op, x, axis=along, keepdims=keep)
+        flat = call(op, line, axis=0)
         return reshape(flat, (1,) * x.ndim) if keep else flat
 
     return reduce
+
+
+def _axes(x: Any, axis: Any) -> Any:
+    """The axes that a ufunc of NumPy's reduces: it takes 0 and -1 where there are none."""
+    return () if ar.has_none(x, axis) else axis
 
 
 def _given(keepdims: Any) -> bool:
@@ -220,12 +231,11 @@ def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: floa
 
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
     refuse("numpy.ptp", out=out)
-    high, low = (call(op, a, axis=axis, keepdims=_given(keepdims)) for op in ("max", "min"))
-    return call("subtract", high, low)
+    return call("subtract", *(extremum(op)(a, axis, keepdims=keepdims) for op in ("max", "min")))
 
 
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
-    return call("sum", call("not_equal", a, 0), axis=axis, keepdims=_given(keepdims))
+    return reduction("sum")(call("not_equal", a, 0), axis, keepdims=keepdims)
 
 
 # -------------------------------------------------------------------------------- elementwise functions
@@ -282,6 +292,11 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     if a1.shape != a2.shape:
         return False
     return call("all", call("equal", a1, a2))
+
+
+def imag(val: Any) -> Any:
+    x = as_tensor(val)
+    return in_form(ar.zeros_like(x), form_of(x))
 
 
 def astype(x: Any, dtype: Any, /, *, copy: Any = True, device: Any = None) -> Any:
@@ -343,7 +358,7 @@ FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.var: var, np.std: std, np.ptp: ptp, np.count_nonzero: count_nonzero,
     # elementwise
     np.where: where_, np.clip: clip, np.round: round_, np.around: round_, np.array_equal: array_equal,
-    np.astype: astype, np.real: as_tensor, np.imag: lambda val: ar.zeros_like(val), np.isin: isin,
+    np.astype: astype, np.real: as_tensor, np.imag: imag, np.isin: isin,
     # products
     np.dot: contract.dot, np.inner: contract.inner, np.outer: contract.outer, np.vdot: contract.vdot,
     np.tensordot: contract.tensordot, np.einsum: contract.einsum,
@@ -386,6 +401,20 @@ FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
 }
 
 
+# what a result without axes is, where the op that made it does not tell
+FORMS: dict[Callable[..., Any], str] = {
+    **dict.fromkeys((np.flip, np.inner, np.einsum, np.linalg.norm, np.linalg.matrix_norm), "scalar"),
+    **dict.fromkeys((np.copy, np.broadcast_to, np.broadcast_arrays, np.roll, np.tile, np.isin), "array"),
+    np.array_equal: "python",
+}
+
+
+def _formed(fn: Callable[..., Any], result: Any) -> Any:
+    """The result of a NumPy function; a Python number that it hands through has become an array."""
+    passed = isinstance(result, Traced) and result.form == "python" and fn not in (np.real, np.imag)
+    return in_form(result, FORMS.get(fn, "array")) if passed or fn in FORMS else result
+
+
 def _name(fn: Callable[..., Any]) -> str:
     module = (getattr(fn, "__module__", None) or "numpy").partition("._")[0]
     return f"{module}.{fn.__name__}"
@@ -413,7 +442,7 @@ def call_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
     for given in (*args, *kwargs.values()):
         check_numpys(given)
     try:
-        return implementation(*args, **kwargs)
+        return _formed(fn, implementation(*args, **kwargs))
     except FuelError:
         raise
     except RAW as err:

@@ -5,10 +5,8 @@ The queue runs submissions one after another; a timeline semaphore counts them, 
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import threading
-import weakref
 from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -28,7 +26,7 @@ from .record import PUSH, Commands, Recorder
 
 KINDS = {vulkan.VK_PHYSICAL_DEVICE_TYPE_CPU: "cpu", vulkan.VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: "discrete",
          vulkan.VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: "integrated", vulkan.VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: "virtual"}
-SPIRV_MAGIC = 0x07230203
+SPIRV_MAGIC, FUNCTION_END = 0x07230203, 56
 STAGING = 8 << 20  # bytes that go over at a time
 PATIENCE = 10**9  # nanoseconds between two looks whether Ctrl-C was pressed
 
@@ -66,9 +64,10 @@ class Info:
     flags: frozenset[str] = field(repr=False)
 
     def __str__(self) -> str:
-        gib = self.memory_bytes / 2**30
-        return (f"{self.index}: {self.name} ({self.kind}), Vulkan {self.api}, driver {self.driver}, {gib:.1f} GiB, subgroups of "
-                f"{self.subgroup}; {' '.join(sorted(self.features))}"
+        return (f"{self.index}: {self.name} ({self.kind}), Vulkan {self.api}, driver {self.driver}, "
+                f"{self.memory_bytes / 2**30:.1f} GiB in buffers of up to {self.max_buffer / 2**30:.1f} GiB, groups of up to "
+                f"{self.max_group_size} threads with {self.max_shared >> 10} KiB, subgroups of {self.subgroup}; "
+                f"{' '.join(sorted(self.features))}"
                 + (f"; cannot be used: no {', '.join(self.missing)}" if self.missing else ""))
 
 
@@ -121,21 +120,25 @@ def _feature_structs(chain: Sequence[Any]) -> list[Any]:
     return [chain[0].features, chain[1], chain[2]]
 
 
-_open: dict[int, Device] = {}
+_open: dict[int | str | None, Device] = {}  # by number, and by what else they were asked for
 _opening = threading.Lock()
 
 
 def open_device(selector: int | str | None = None) -> Device:
     """A device: by number, by kind or part of its name; None for the first that can be used. There is one `Device` for each.
     Raises ArgumentError, which lists what there is, and BackendError for a device that lacks what is needed."""
+    api.instance()  # says in a forked process, where the lock may be held for ever, that there is none
     with _opening:
-        found = list_devices()
-        chosen = _choose(found, selector)
-        device = _open.get(chosen.index)
-        if device is not None and device.lost is not None:
-            device.close()
-        if device is None or not device.is_open:
-            device = _open[chosen.index] = Device(chosen)
+        device = _open.get(selector)
+        if device is None or device.lost is not None:
+            chosen = _choose(list_devices(), selector)
+            device = _open.get(chosen.index)
+            if device is not None and device.lost is not None:
+                device.close()
+                device = None
+            if device is None:
+                device = Device(chosen)
+            _open[chosen.index] = _open[selector] = device
         return device
 
 
@@ -166,7 +169,7 @@ class Device:
         self.lock = threading.RLock()
         self.is_open = False
         self.lost: str | None = None
-        self.live: Counter[str] = Counter()
+        self._objects: dict[tuple[str, Any], None] = {}  # the driver's, in the order of their making
         family = self._queue_family()
         chain = _feature_chain()
         wanted = {*NEEDED, "storagePushConstant8", *(f for fs in FEATURES.values() for f in fs)} & info.flags
@@ -181,7 +184,15 @@ class Device:
                                                         pQueueCreateInfos=queues), NULL, handle), f"opening {info.name}")
         self.handle = handle[0]
         self.is_open = True
-        self.count("Device", 1)
+        self.keep("Device", self.handle)
+        try:
+            self._set_up(family)
+        except Exception:
+            self._destroy_all()
+            raise
+        api.devices.add(self)
+
+    def _set_up(self, family: int) -> None:
         queue = ffi.new("VkQueue*")
         lib.vkGetDeviceQueue(self.handle, family, 0, queue)
         self.queue = queue[0]
@@ -202,7 +213,6 @@ class Device:
         self._turns: Buffer | None = None
         self.turns_address = 0
         self.memory = Memory(self)
-        atexit.register(_close, weakref.ref(self))
 
     def __str__(self) -> str:
         return f"vulkan:{self.info.index} ({self.info.name})"
@@ -219,22 +229,36 @@ class Device:
             raise BackendError(f"{self.info.name} cannot compute", cure="choose another device")
         return fitting[0]
 
+    @property
+    def live(self) -> Counter[str]:
+        """The objects of the driver's that are alive, counted by kind."""
+        return Counter(kind for kind, _ in self._objects)
+
     def create(self, kind: str, info: Any) -> Any:
         """A new object of the driver's, vkCreate<kind>."""
         made = ffi.new(f"Vk{kind}*")
         api.check(getattr(lib, f"vkCreate{kind}")(self.handle, info, NULL, made), f"{self}: making a {kind}")
-        self.count(kind, 1)
-        return made[0]
+        return self.keep(kind, made[0])
+
+    def keep(self, kind: str, handle: Any) -> Any:
+        """An object of the driver's, which is destroyed with the device at the latest."""
+        self._objects[kind, handle] = None
+        return handle
 
     def destroy(self, kind: str, handle: Any) -> None:
-        getattr(lib, f"vkDestroy{kind}")(self.handle, handle, NULL)
-        self.count(kind, -1)
+        if kind == "Device":
+            lib.vkDestroyDevice(handle, NULL)
+        elif kind == "DeviceMemory":
+            lib.vkFreeMemory(self.handle, handle, NULL)
+        elif kind != "CommandBuffer":  # which go with their pool
+            getattr(lib, f"vkDestroy{kind}")(self.handle, handle, NULL)
+        del self._objects[kind, handle]
 
-    def count(self, kind: str, by: int) -> None:
-        """Objects of the driver's that are alive."""
-        self.live[kind] += by
-        if not self.live[kind]:
-            del self.live[kind]
+    def _destroy_all(self) -> None:
+        """The youngest first, so that none is destroyed before what was made of it."""
+        self.is_open = False
+        for kind, handle in list(reversed(self._objects)):
+            self.destroy(kind, handle)
 
     def check_open(self) -> None:
         if api.is_forked():
@@ -262,8 +286,7 @@ class Device:
         info = new("CommandBufferAllocateInfo", commandPool=self.pool, level=vulkan.VK_COMMAND_BUFFER_LEVEL_PRIMARY,
                    commandBufferCount=1)
         api.check(lib.vkAllocateCommandBuffers(self.handle, info, made), f"{self}: a command buffer")
-        self.count("CommandBuffer", 1)
-        return made[0]
+        return self.keep("CommandBuffer", made[0])
 
     def _reclaim(self) -> None:
         """Take back the command buffers that nobody refers to and the device is done with."""
@@ -343,7 +366,7 @@ class Device:
     # -------------------------------------------------------------------------------------- copying
     def upload(self, buffer: Buffer, offset: int, array: np.ndarray[Any, Any]) -> None:
         """Copy a C-contiguous array into a buffer."""
-        data = array.reshape(-1).view(np.uint8)
+        data = _bytes_of(array, buffer, offset)
         host = buffer.host
         if host is not None:
             self.wait(buffer.epoch)
@@ -362,7 +385,7 @@ class Device:
 
     def download(self, buffer: Buffer, offset: int, array: np.ndarray[Any, Any]) -> None:
         """Copy from a buffer into a C-contiguous array, once it is computed."""
-        data = array.reshape(-1).view(np.uint8)
+        data = _bytes_of(array, buffer, offset)
         host = buffer.host
         if host is not None:
             self.wait(buffer.epoch)
@@ -415,7 +438,7 @@ class Device:
             return found
 
     def _new_pipeline(self, code: bytes, label: str) -> Any:
-        if len(code) < 20 or len(code) % 4 or int.from_bytes(code[:4], "little") != SPIRV_MAGIC:
+        if not _is_whole(code):
             raise CompileError(f"the shader of kernel {label} for {self} is damaged: {len(code)} bytes that are no SPIR-V",
                                cure="`python -m fuelnumba cache clear` makes the shaders anew")
         module, made = ffi.new("VkShaderModule*"), ffi.new("VkPipeline[1]")
@@ -423,7 +446,7 @@ class Device:
         info = new("ShaderModuleCreateInfo", codeSize=len(code), pCode=words)
         result = lib.vkCreateShaderModule(self.handle, info, NULL, module)
         if result >= 0:
-            self.count("ShaderModule", 1)
+            self.keep("ShaderModule", module[0])
             name = ffi.new("char[]", b"main")
             # software devices round fma() twice, which Vulkan allows; processors of graphics cards have it
             fused, entry = ffi.new("uint32_t[1]", [self.info.kind != "cpu"]), new("SpecializationMapEntry", size=4)
@@ -438,8 +461,7 @@ class Device:
         if result < 0:
             raise CompileError(f"{self} does not take the shader of kernel {label}: {api.name_of(result)}",
                                cure="update the driver; `python -m fuelnumba cache clear` makes the shaders anew")
-        self.count("Pipeline", 1)
-        return made[0]
+        return self.keep("Pipeline", made[0])
 
     def _cache_file(self) -> Path:
         return modcache.folder() / f"vulkan-{self.info.cache_id}.pipelines"
@@ -473,25 +495,35 @@ class Device:
                 self.drain()
                 with suppress(OSError, CacheError):  # a cache that cannot be kept is made again
                     self._keep_pipelines()
-            self.is_open = False
-            for pipeline in self._pipelines.values():
-                self.destroy("Pipeline", pipeline)
+            self._destroy_all()
             self._pipelines.clear()
             self._staging.clear()
             self._turns = None
-            self.memory.close(self)
-            self.destroy("PipelineCache", self._cache)
-            self.destroy("PipelineLayout", self.layout)
-            self.destroy("CommandPool", self.pool)
-            self.count("CommandBuffer", -self.live["CommandBuffer"])  # they went with it
-            self.destroy("Semaphore", self.semaphore)
-            lib.vkDestroyDevice(self.handle, NULL)
-            self.count("Device", -1)
-            if _open.get(self.info.index) is self:
-                del _open[self.info.index]
+            self.memory.forget()
+            api.devices.discard(self)
+            for selector in [s for s, device in list(_open.items()) if device is self]:
+                del _open[selector]
+
+    def __del__(self) -> None:
+        self.close()
 
 
-def _close(ref: weakref.ref[Device]) -> None:
-    device = ref()
-    if device is not None:
-        device.close()
+def _is_whole(code: bytes) -> bool:
+    """Whether it is SPIR-V, instruction after instruction to the end of a function: drivers do not look."""
+    if len(code) < 20 or len(code) % 4:
+        return False
+    words = np.frombuffer(code, np.uint32).tolist()
+    at = 5 if words[0] == SPIRV_MAGIC else len(words)
+    last = count = 0
+    while at < len(words):
+        last, count = words[at] & 0xffff, words[at] >> 16
+        at += count or len(words)
+    return at == len(words) and last == FUNCTION_END
+
+
+def _bytes_of(array: np.ndarray[Any, Any], buffer: Buffer, offset: int) -> np.ndarray[Any, Any]:
+    """The bytes of a C-contiguous array, which are copied from or to that place of a buffer."""
+    if offset < 0 or offset + array.nbytes > buffer.nbytes:
+        raise BackendError(f"{array.nbytes} bytes at {offset} do not lie within a buffer of {buffer.nbytes}",
+                           cure="take a larger buffer")
+    return array.reshape(-1).view(np.uint8)

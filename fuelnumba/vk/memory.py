@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import weakref
 from bisect import insort
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 
 ALIGN = 256
 BLOCK = 64 << 20
-KEPT = 256 << 20  # of blocks that hold nothing; more goes back to the driver
+KEPT = 256 << 20  # of blocks that hold nothing; more, and more than an eighth of the memory, goes back to the driver
 
 LOCAL, VISIBLE, COHERENT, CACHED = (vulkan.VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, vulkan.VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT,
                                     vulkan.VK_MEMORY_PROPERTY_HOST_COHERENT_BIT, vulkan.VK_MEMORY_PROPERTY_HOST_CACHED_BIT)
@@ -67,8 +65,7 @@ class Block:
         if result in api.OUT_OF_MEMORY:
             raise MemoryError
         api.check(result, f"{device}: memory of {self.size} bytes")
-        self.memory = memory[0]
-        device.count("DeviceMemory", 1)
+        self.memory = device.keep("DeviceMemory", memory[0])
         api.check(lib.vkBindBufferMemory(device.handle, self.handle, self.memory, 0), f"{device}: binding memory")
         self.address = int(lib.vkGetBufferDeviceAddress(device.handle, new("BufferDeviceAddressInfo", buffer=self.handle)))
         if self.mapped:
@@ -108,8 +105,7 @@ class Block:
         if self.handle != NULL:
             device.destroy("Buffer", self.handle)
         if self.memory != NULL:
-            lib.vkFreeMemory(device.handle, self.memory, NULL)
-            device.count("DeviceMemory", -1)
+            device.destroy("DeviceMemory", self.memory)
 
 
 class Buffer:
@@ -155,7 +151,7 @@ class Memory:
         # Buffers that nobody refers to. Garbage collection may find them at any time, also while the lists below are being
         # changed: so it only appends here
         self.returned: deque[tuple[Block, int, int, int]] = deque()
-        self._device: Callable[[], Device | None] = weakref.ref(device)
+        self._device = device
         self._blocks: list[Block] = []
         self._deferred: list[tuple[Block, int, int, int]] = []
         found = device.info.memory
@@ -180,17 +176,14 @@ class Memory:
 
     @property
     def stats(self) -> Stats:
-        device = self._device()
-        if device is not None and device.is_open:
+        if self._device.is_open:
             self.collect()
         return self._stats
 
     def take(self, nbytes: int, host: bool = False) -> Buffer:
         """A buffer; with `host`, in memory that the host sees. Raises BackendError when there is not enough; what was taken
         before stays as it is."""
-        device = self._device()
-        if device is None:
-            raise BackendError("the device is closed", cure="open it again: fuelnumba.device(...)")
+        device = self._device
         size = -(-max(nbytes, 1) // ALIGN) * ALIGN
         with device.lock:
             device.check_open()
@@ -229,8 +222,7 @@ class Memory:
         return None
 
     def _new(self, size: int, mapped: bool) -> Block | None:
-        device = self._device()
-        assert device is not None
+        device = self._device
         if self.cap is not None and self._stats.reserved + size > self.cap:
             return None
         kind = self._device_type if self.is_shared or not mapped else self._host_type
@@ -254,8 +246,7 @@ class Memory:
 
     def collect(self) -> None:
         """Take back what nobody refers to and the device is done with."""
-        device = self._device()
-        assert device is not None
+        device = self._device
         with device.lock:
             waiting = len(self._deferred)
             while self.returned:
@@ -271,7 +262,7 @@ class Memory:
                     left.append((block, offset, nbytes, epoch))
                     self._stats.deferred += k >= waiting
             self._deferred = left
-            self._trim(device, KEPT)
+            self._trim(device, max(KEPT, self.most // 8))
 
     def _trim(self, device: Device, kept: int) -> None:
         """Give empty blocks back to the driver, but for so many bytes."""
@@ -282,9 +273,8 @@ class Memory:
                 self._stats.reserved -= block.size
                 block.destroy(device)
 
-    def close(self, device: Device) -> None:
-        for block in self._blocks:
-            block.destroy(device)
+    def forget(self) -> None:
+        """At the end: the blocks went with the device."""
         self._blocks, self._deferred = [], []
         self.returned.clear()
         self._stats.reserved = self._stats.used = 0

@@ -18,6 +18,7 @@ HOST = vulkan.VK_PIPELINE_STAGE_HOST_BIT
 READ = vulkan.VK_ACCESS_SHADER_READ_BIT | vulkan.VK_ACCESS_TRANSFER_READ_BIT
 WRITE = vulkan.VK_ACCESS_SHADER_WRITE_BIT | vulkan.VK_ACCESS_TRANSFER_WRITE_BIT
 HOST_READ, HOST_WRITE = vulkan.VK_ACCESS_HOST_READ_BIT, vulkan.VK_ACCESS_HOST_WRITE_BIT
+MANY = 64  # ranges of one storage that are told apart between two barriers: each launch is compared with all of them
 
 PUSH = 24  # bytes of push constants: the block, the work items, the table of turns
 
@@ -46,8 +47,8 @@ class Recorder:
         self.device = device
         self.handle: Any = device.command_buffer()
         self.dispatches = self.barriers = 0
-        self._reads: dict[Any, list[tuple[int, int]]] = {}  # since the last barrier
-        self._writes: dict[Any, list[tuple[int, int]]] = {}
+        self._reads: dict[Any, set[tuple[int, int]]] = {}  # since the last barrier
+        self._writes: dict[Any, set[tuple[int, int]]] = {}
         self._bound: Any = None
         self._push = ffi.new("uint64_t[3]")
         self._memory = new("MemoryBarrier")
@@ -70,7 +71,7 @@ class Recorder:
             self.barrier()
         for table, places in ((self._reads, reads), (self._writes, writes)):
             for key, begin, end in places:
-                table.setdefault(key, []).append((begin, end))
+                table.setdefault(key, set()).add((begin, end))
 
     def copy(self, src: Buffer, src_offset: int, dst: Buffer, dst_offset: int, nbytes: int) -> None:
         """Bytes from one buffer to another."""
@@ -114,9 +115,13 @@ class Recorder:
             self.device.forgotten.append((0, self.handle))
 
 
-def _meets(table: dict[Any, list[tuple[int, int]]], places: Sequence[Place]) -> bool:
+def _meets(table: dict[Any, set[tuple[int, int]]], places: Sequence[Place]) -> bool:
+    """Whether one of the places overlaps what is in the table, or there is too much in it to look through."""
     for key, begin, end in places:
-        for b, e in table.get(key, ()):
+        ranges = table.get(key, ())
+        if len(ranges) == MANY:
+            return True
+        for b, e in ranges:
             if begin < e and b < end:
                 return True
     return False

@@ -168,7 +168,7 @@ def _group(t: str) -> dict[str, str]:
 
 
 FIXED = {
-    "wide": """int64_t wide(int x) {  // not as a conversion: what Mesa 22.3 makes of the comparison of one with a constant is wrong
+    "wide": """int64_t wide(int x) {  // no conversion: Mesa 22.3 fails to compare one with a constant
   return packInt2x32(ivec2(x, x >> 31));
 }""",
     "quotient": """int64_t quotient(int64_t a, int64_t b) {  // of numbers that are not negative

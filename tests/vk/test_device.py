@@ -66,6 +66,7 @@ def test_an_unknown_device(selector):
 def test_a_device_that_lacks_what_is_needed(monkeypatch):
     lacking = replace(list_devices()[0], missing=("buffer device addresses", "64-bit integers"))
     monkeypatch.setattr(module, "list_devices", lambda: [lacking])
+    monkeypatch.setattr(module, "_open", {})
     with pytest.raises(BackendError, match="has no buffer device addresses, 64-bit integers"):
         open_device()
     assert "cannot be used: no buffer device addresses" in str(lacking)
@@ -78,9 +79,23 @@ def test_features_are_needed_by_name(monkeypatch):
 
 def test_no_device_at_all(monkeypatch):
     monkeypatch.setattr(module, "list_devices", list)
+    monkeypatch.setattr(module, "_open", {})
     with pytest.raises(BackendError, match="found no device") as err:
         open_device()
     assert "mesa-vulkan-drivers" in err.value.cure
+
+
+def test_a_device_that_opens_halfway_leaves_nothing(monkeypatch):
+    destroyed = []
+
+    def destroy(handle, allocator):
+        destroyed.append(handle)
+        api.lib.vkDestroyDevice(handle, allocator)
+
+    monkeypatch.setattr(module, "lib", Entry(vkCreatePipelineCache=lambda *args: -1, vkDestroyDevice=destroy))
+    with pytest.raises(BackendError, match="making a PipelineCache: VK_ERROR_OUT_OF_HOST_MEMORY"):
+        Device(list_devices()[0])
+    assert len(destroyed) == 1
 
 
 def test_no_driver(tmp_path):
@@ -261,6 +276,28 @@ def test_nothing_is_left_after_close():
     assert not device.live
 
 
+def test_a_device_that_nobody_refers_to(monkeypatch):
+    destroyed = []
+
+    def destroy(handle, allocator):
+        destroyed.append(handle)
+        api.lib.vkDestroyDevice(handle, allocator)
+
+    monkeypatch.setattr(module, "lib", Entry(vkDestroyDevice=destroy))
+    device = Device(list_devices()[0])
+    device.memory.is_shared = False
+    buffer = words(device, np.arange(100))  # by staging memory, which refers to the device
+    recorder = device.recorder()
+    launch(recorder, device, ADD_ONE, buffer, 100)
+    device.submit(recorder.finish(), [buffer])
+    del device, recorder
+    gc.collect()
+    assert not destroyed  # the buffer has need of it
+    del buffer
+    gc.collect()
+    assert len(destroyed) == 1
+
+
 def test_a_closed_device_is_opened_anew():
     first = open_device()
     first.close()
@@ -328,7 +365,8 @@ def test_a_pipeline_is_made_once(device):
     assert device.live["Pipeline"] == 1 and "ShaderModule" not in device.live
 
 
-@pytest.mark.parametrize("damaged", [b"", b"\x03\x02#\x07", code(ADD_ONE)[:-1], b"\0\0\0\0" + code(ADD_ONE)[4:]])
+@pytest.mark.parametrize("damaged", [b"", b"\x03\x02#\x07", code(ADD_ONE)[:-1], code(ADD_ONE)[:-4],
+                                     code(ADD_ONE)[:-8] + bytes(8), code(ADD_ONE) + bytes(4), b"\0\0\0\0" + code(ADD_ONE)[4:]])
 def test_a_damaged_shader(device, damaged):
     with pytest.raises(CompileError, match=r"shader of kernel softmax for vulkan:0 .* is damaged"):
         device.pipeline("k", damaged, "softmax")

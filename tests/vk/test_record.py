@@ -78,6 +78,19 @@ def test_ranges_of_one_storage_are_told_apart(device, second, barriers):
     assert fetched(device, buffer, 16).tolist() == [0] * 16
 
 
+def test_many_parts_of_one_storage(device):
+    """A barrier now and then is cheaper than comparing each launch with a thousand others."""
+    buffer = words(device, np.zeros(8 * 1000))
+    recorder = device.recorder()
+    for k in range(1000):
+        recorder.dispatch(pipeline(device, ADD_ONE), buffer.address + 64 * k, 8, 1, [("weights", 0, 8)],
+                          [("result", 64 * k, 64 * (k + 1))])
+    commands = recorder.finish()
+    assert commands.barriers == 1000 // 64
+    device.submit(commands, [buffer])
+    np.testing.assert_array_equal(fetched(device, buffer, 8 * 1000), np.ones(8 * 1000))
+
+
 def test_copies_between_buffers(device):
     a, b, c = words(device, range(100)), words(device, np.zeros(100)), words(device, np.zeros(100))
     recorder = device.recorder()
