@@ -13,5 +13,10 @@ from .trace.tensor import Tensor
 
 __version__ = "0.1.0"
 
-__all__ = ["Aval", "DeviceArray", "Jitted", "Tensor", "cache_stats", "define_op", "device", "dtypes", "elementwise", "errors", "jit", "num_threads",
-           "on_compile", "ops", "register_kernel", "set_num_threads", "to_device", "unregister_kernel"]
+__all__ = ["Aval", "DeviceArray", "Jitted", "Tensor", "cache_stats", "define_op", "device", "dtypes", "elementwise", "errors",
+           "jit", "num_threads", "on_compile", "ops", "register_kernel", "set_num_threads", "to_device", "unregister_kernel"]
+
+
+def __dir__() -> list[str]:
+    """The public names, without the rooms that importing them leaves here."""
+    return [*__all__, "__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"]

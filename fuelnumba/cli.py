@@ -45,7 +45,7 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, Callable[[argparse.Nam
     ops = commands.add_parser("ops", help="the operations, with the dtypes each backend has kernels for",
                               description="The operations, with the dtypes each backend has kernels for.")
     form = ops.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="a list of records: name, reference, kind, dtypes, doc")
+    form.add_argument("--json", action="store_true", help="a list of records: name, like, kind, dtypes, doc")
     form.add_argument("--markdown", action="store_true", help="a table in Markdown")
     cache = commands.add_parser("cache", help="the compiled kernels on disk", description="The compiled kernels on disk.")
     cache.add_argument("action", nargs="?", choices=("info", "list", "clear"), default="info",

@@ -7,19 +7,19 @@ the function read from outside (guards). A length that was seen to vary becomes 
 from __future__ import annotations
 
 import functools
-import inspect
 import os
+import sys
 import threading
 import time
 import types
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
 from .compiler import bindings, modcache
-from .compiler.plan import Plan, make_plan
+from .compiler.plan import Plan
 from .core import dtypes as dt
 from .core import ir
 from .core.dims import MIN_SYMBOL, Extent, Guard, SymEnv
@@ -29,16 +29,19 @@ from .core.layout import Layout, contiguous
 from .core.ops import shown
 from .core.source import locate, user_location
 from .core.tree import LEAF, TreeDef, flatten_leaves, unflatten
-from .run.arguments import Signature, equal_statics, identifier, kind_in_words, leaf_signature, overlap, strided
+from .core.treecode import builder
+from .run.arguments import SCALAR, Signature, identifier, kind_in_words, leaf_signature, overlap, strided
 from .run.array import DeviceArray
+from .run.binding import DEVICE, OWNER, Parameters
 from .run.fits import Fits
-from .run.specialisation import Specialisation
+from .run.placement import Call, planned
+from .run.specialisation import Route, Specialisation
 from .run.target import Target, chosen, cpu
 from .trace import guards
 from .trace.apply import as_tensor
 from .trace.foreign import check_array, described, instead
 from .trace.tensor import Tensor, Trace, current_trace, tracing_into
-from .trace.traced import located
+from .trace.traced import form_of, located
 
 if TYPE_CHECKING:
     from .compiler.show import Explanation
@@ -46,7 +49,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-DEVICE = "@device"  # stands in a key, among the static arguments, for what `with device(...)` chose
 MAX_FAMILIES = 256  # kinds of arguments and static values a function keeps plans for; those longest unused go first
 MAX_INSTANCES = 64  # plans made concrete for particular lengths; the oldest goes first
 ADOPT_FROM = 64 * 1024  # bytes: smaller captured arrays are compared by content at every call
@@ -70,7 +72,8 @@ class Jitted(Generic[P, R]):
 
     @located
     def __init__(self, fn: Callable[P, R], static_argnames: Iterable[str] | str = (), donate: Iterable[str] | str = (),
-                 dims: Mapping[str, Sequence[str | None]] | None = None) -> None:
+                 dims: Mapping[str, Sequence[str | None]] | None = None, static_argnums: Iterable[int] | int = (),
+                 fallback: str | None = None) -> None:
         if isinstance(fn, (staticmethod, classmethod)):
             raise ArgumentError(f"jit goes under @{type(fn).__name__}, next to the function",
                                 cure=f"write @{type(fn).__name__} above @jit")
@@ -79,28 +82,18 @@ class Jitted(Generic[P, R]):
                                 cure="decorate a function, or pass one")
         functools.update_wrapper(self, fn)
         self.__wrapped__ = fn
-        self.signature = inspect.signature(fn)
         self.name = getattr(fn, "__name__", type(fn).__name__)
-        self.static = self._names("static_argnames", static_argnames)
-        self.donate = self._names("donate", donate)
-        self.dims = {k: tuple(v) for k, v in (dims or {}).items()}
-        self._names("dims", self.dims)
-        both = set(self.static) & set(self.donate)
-        if both:
-            raise ArgumentError(f"{min(both)} cannot be static and donated",
-                                cure="a static argument is a value in the program, a donated one an array")
-        params = list(self.signature.parameters.values())
-        plain = all(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in params)
-        self._count = len(params) if plain and not self.static else -1  # calls with this many arguments need no binding
-        self._order = [p.name for p in params]
-        self._positional = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in params)
-        self._fixed = not any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY) for p in params)
-        self._defaults = {p.name: p.default for p in params if p.default is not p.empty}
-        self._variadic = not self.static and [p.kind for p in params] == [inspect.Parameter.VAR_POSITIONAL]
-        self._self_first = bool(params) and params[0].name == "self"
+        self.parameters = Parameters(fn, self.name, static_argnames, static_argnums, donate, dims, self._as_static)
+        self.signature, self.donate = self.parameters.signature, self.parameters.donate
+        self._completed, self._variadic = self.parameters.completed, self.parameters.variadic
+        self._is_method = self.parameters.positional[:1] in (["self"], ["cls"])
+        if fallback not in (None, cpu.name):
+            raise ArgumentError(f"fallback cannot be {shown(fallback)}", cure='leave it out, or give "cpu"')
+        self.fallback = fallback
         self._lock = threading.RLock()
         _jitted.add(self)
-        self._fast: dict[Signature, tuple[Specialisation, Callable[[Any], list[Any]]]] = {}
+        self._fast: dict[Signature, Route] = {}
+        self._latest: Route | None = None  # of calls that are told by code
         self._specialisations: dict[Signature, list[Specialisation]] = {}
         self._seen: dict[Signature, list[tuple[Any, ...]]] = {}
         self._donated_leaves: dict[Any, frozenset[int]] = {}
@@ -108,16 +101,18 @@ class Jitted(Generic[P, R]):
         self._misses: list[str] = []
         self.compilations = 0  # traces made so far
 
-    def _names(self, what: str, names: Iterable[str] | str) -> tuple[str, ...]:
-        names = (names,) if isinstance(names, str) else tuple(names)
-        for n in names:
-            if n not in self.signature.parameters:
-                raise ArgumentError(f"{what} names {n!r}, which {self.name}{self.signature} does not have",
-                                    cure="name parameters of the function")
-        return names
-
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else types.MethodType(self, instance)
+        if instance is None:
+            return self
+        self._is_method = True
+        return types.MethodType(self, instance)
+
+    def __reduce__(self) -> Any:
+        """By name where the name leads here, as for any function; else by the function and what was asked of it."""
+        if _found_by_name(self):
+            return self.__qualname__  # type: ignore[attr-defined]
+        p = self.parameters
+        return type(self), (self.__wrapped__, p.static, p.donate, p.dims, (), self.fallback)
 
     def __repr__(self) -> str:
         return f"<jitted {self.name}{self.signature}, {self.compilations} compilation{'s' * (self.compilations != 1)}>"
@@ -132,108 +127,79 @@ class Jitted(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if current_trace() is not None:
             return self.__wrapped__(*args, **kwargs)  # a jitted function inside another is part of it
-        leaves: list[Any] = []
-        static: Signature = ()
-        if not kwargs and len(args) == self._count:
-            values: tuple[Any, ...] = args
+        completed = None if kwargs else self._completed.get(len(args))
+        if completed is not None:
+            values, static = args + completed[0], completed[1]
         elif not kwargs and self._variadic:
-            values = (args,)
+            values, static = (args,), ()
         else:
             values, static = self._bind(args, kwargs)
-        structure = flatten_leaves(values, leaves)
-        signatures = tuple([leaf_signature(leaf) for leaf in leaves])
-        key = (structure, signatures, static)
-        target = chosen()
-        if target is not None:
-            static = (*static, (DEVICE, target, target))
-            key = (structure, signatures, static)
-        if None in signatures or self.donate:
-            key, static = self._prepare(values, leaves, structure, signatures, static)
-        found = self._fast.get(key)
-        if found is None or found[0].plan.generation != bindings.generation or found[0].guards.check() is not None:
-            found = self._find(key, values, leaves, static)
-        special, instance = found
-        self._last = special
+        route, leaves, target = self._latest, None, chosen()
+        if (route is not None and route.match is not None and route.static is static and route.chosen is target
+                and route.special.plan.generation == bindings.generation and route.special.guards.check() is None):
+            leaves = route.match(values)
+        if route is None or leaves is None:
+            route, leaves = self._route(values, static, target)
+        self._last = special = route.special
         try:
-            results = instance(leaves)
+            results = route.instance(leaves)
         except MemoryError as err:
             raise _no_memory(self.name, err) from None
         except (ArgumentError, CompileError) as err:  # an int that does not fit, a kernel of the user's
-            raise self._of_call(err, structure, leaves) from err.__cause__
-        if special.out_tree.structure == LEAF:
-            return results[0]  # type: ignore[return-value]
-        for at, value in special.out_constants:
-            results.insert(at, value)
-        return unflatten(special.out_tree, results)
+            raise self._of_call(err, special.key[0], leaves) from err.__cause__
+        return results[0] if special.build is None else special.build(results)
+
+    def _route(self, values: tuple[Any, ...], static: Signature, target: Target | None) -> tuple[Route, list[Any]]:
+        """Where a call goes, and its leaves. target: what `with device(...)` chose."""
+        entries = static if target is None else (*static, (DEVICE, target, target))
+        leaves: list[Any] = []
+        structure = flatten_leaves(values, leaves)
+        signatures = tuple([leaf_signature(leaf) for leaf in leaves])
+        key = (structure, signatures, entries)
+        if None in signatures or self.donate:
+            key = self._prepare(values, leaves, structure, signatures, entries)
+        route = self._fast.get(key)
+        if (route is None or route.special.plan.generation != bindings.generation or route.special.guards.check() is not None
+                or (static and route.special.stranger(entries) is not None)):
+            route = self._find(key, values, leaves)
+        if not self.donate and route.taken(key, leaves, static, target):
+            self._latest = route
+        return route, leaves
 
     @located
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], Signature]:
-        """The arguments in the order of the parameters, defaults filled in, without the static ones; and those."""
-        arguments = self._quick_bind(args, kwargs)
-        if arguments is None:
-            try:
-                bound = self.signature.bind(*args, **kwargs)
-            except TypeError as err:
-                raise ArgumentError(f"{self.name}(): {err}", cure=f"its signature is {self.name}{self.signature}") from None
-            bound.apply_defaults()
-            arguments = bound.arguments
-        static = []
-        for name in self.static:
-            value = self._as_static(name, arguments.pop(name))
-            try:
-                hash(value)
-            except Exception:  # not only TypeError: np.timedelta64(3) has a ValueError
-                raise ArgumentError(f"{self.name}(): the static argument {name} of type {type(value).__name__} is not hashable",
-                                    cure="pass a tuple or a frozen dataclass") from None
-            static.append((name, (type(value), ir.freeze_value(value)), value))  # 0.0 and -0.0, (1,) and (1.0,) differ
-        return tuple(arguments.values()), tuple(static)
-
-    def _quick_bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
-        """As `Signature.bind`, in a fifth of its time; None for a call that is wrong or not so plain."""
-        if not self._fixed or len(args) > self._positional:
-            return None
-        arguments = dict(zip(self._order, args))
-        left = len(kwargs)
-        for name in self._order[len(args):]:
-            if name in kwargs:
-                arguments[name] = kwargs[name]
-                left -= 1
-            elif name in self._defaults:
-                arguments[name] = self._defaults[name]
-            else:
-                return None
-        return None if left else arguments
+        return self.parameters.bind(args, kwargs)
 
     def _as_static(self, name: str, value: Any) -> Any:
         return value
 
-    def _parameters(self) -> list[str]:
-        return [n for n in self.signature.parameters if n not in self.static]
-
     def _leaf_names(self, structure: Any) -> list[str]:
-        """`params["layers"][3].wq` for each leaf."""
-        names = self._parameters()
-        out = []
-        children = structure[2] if len(structure) == 3 else [LEAF] * structure[1]
-        for name, child in zip(names, children):
-            out += TreeDef(child).paths(name)
-        return out
+        return self.parameters.leaf_names(structure)
+
+    def _is_owner(self, leaf: Any) -> bool:
+        """Is the first argument the object or the class whose method this is? classmethod tells nobody whose it is."""
+        if not self._is_method and isinstance(leaf, type):
+            members = [v for c in leaf.__mro__ for v in vars(c).values()]
+            self._is_method = any(isinstance(v, classmethod) and v.__func__ is self for v in members)
+        return self._is_method
 
     @located
     def _prepare(self, values: tuple[Any, ...], leaves: list[Any], structure: Any, signatures: tuple[Any, ...],
-                 static: Signature) -> tuple[Signature, Signature]:
+                 static: Signature) -> Signature:
         """The key of a call with unusual leaves (an object as `self`, NumPy scalars) or donated arguments."""
         names = None
+        scalars: list[int] = []
         for k, s in enumerate(signatures):
             if s is not None:
                 continue
             leaf = leaves[k]
             if isinstance(leaf, np.generic):
                 leaves[k] = np.asarray(leaf)
+                scalars.append(k)
             elif isinstance(leaf, np.ndarray) and not isinstance(leaf, (np.ma.MaskedArray, np.matrix)):
                 leaves[k] = np.asarray(leaf)
-            elif self._self_first and k == 0 and values and leaf is values[0]:
-                static = (*static, ("self", type(leaf), id(leaf)))
+            elif k == 0 and values and leaf is values[0] and self._is_owner(leaf):
+                static = (*static, (OWNER, type(leaf), id(leaf)))
                 continue
             else:
                 names = names or self._leaf_names(structure)
@@ -242,11 +208,12 @@ class Jitted(Generic[P, R]):
                 raise ArgumentError(f"{self.name}(): {names[k]} is {described(leaf)}, neither an array nor a Python number",
                                     cure=instead(leaf, "a string or an object that chooses what is computed belongs in "
                                                        "static_argnames"))
-        signatures = tuple(("object",) if s is None and not isinstance(leaf, np.ndarray) else s or leaf_signature(leaf)
-                           for s, leaf in zip(signatures, leaves))
+        signatures = tuple(s or (("object",) if not isinstance(leaf, np.ndarray) else
+                                 (leaf.dtype, (), SCALAR) if k in scalars else leaf_signature(leaf))
+                           for k, (s, leaf) in enumerate(zip(signatures, leaves)))
         if self.donate:
             self._check_donated(leaves, structure)
-        return (structure, signatures, static), static
+        return structure, signatures, static
 
     def _dtype(self, name: str, array: np.ndarray[Any, Any] | DeviceArray) -> dt.DType:
         """The dtype of an argument. Raises InputArrayError or DTypeError, naming it."""
@@ -279,6 +246,8 @@ class Jitted(Generic[P, R]):
                                 cure="pass a copy of one of them")
         for k in donated:
             leaf = leaves[k]
+            if type(leaf) is DeviceArray:
+                continue
             reason = ("is not an array" if type(leaf) is not np.ndarray else
                       "is read-only" if not leaf.flags.writeable else
                       "is not C-contiguous" if not leaf.flags.c_contiguous else None)
@@ -288,8 +257,8 @@ class Jitted(Generic[P, R]):
 
     # -------------------------------------------------------------------------------------- finding and making plans
     @located
-    def _find(self, key: Signature, values: tuple[Any, ...], leaves: list[Any], static: Signature) -> Any:
-        structure, signatures, _ = key
+    def _find(self, key: Signature, values: tuple[Any, ...], leaves: list[Any]) -> Route:
+        structure, signatures, static = key
         shapes = tuple(s[1] if len(s) == 3 else None for s in signatures)
         kinds = tuple((s[0], len(s[1]), s[2]) if len(s) == 3 else s for s in signatures)
         family = (structure, kinds, static)
@@ -306,13 +275,14 @@ class Jitted(Generic[P, R]):
                 changed = special.guards.check()
                 if changed is not None:
                     known.remove(special)
-                    self._fast = {k: v for k, v in self._fast.items() if v[0] is not special}
+                    self._keep({k: v for k, v in self._fast.items() if v.special is not special})
                     reasons.append([changed, *special.misfits(names, shapes)])
                     continue
-                env = special.bind(shapes)
+                other = special.stranger(static)
+                env = special.bind(shapes) if other is None else None
                 if env is not None:
                     return self._instance(key, special, env)
-                reasons.append(special.misfits(names, shapes))
+                reasons.append([*([other] if other is not None else ()), *special.misfits(names, shapes)])
             reason = None
             if self.compilations:  # the nearest plan's reason; of equally near ones, the latest's
                 reason = min(reasons, key=len)[0] if reasons else self._family_difference(family)
@@ -324,6 +294,7 @@ class Jitted(Generic[P, R]):
                     self._seen.pop(family, None)
                 raise
             known.insert(0, special)
+            del known[MAX_INSTANCES:]  # of static objects that are equal and still differ, there may be any number
             if reason is not None:
                 self._misses.append(reason)
                 del self._misses[:-MAX_FAMILIES]
@@ -338,7 +309,10 @@ class Jitted(Generic[P, R]):
         for family in list(self._specialisations)[:MAX_FAMILIES // 4]:
             del self._specialisations[family]
             self._seen.pop(family, None)
-        self._fast = {}
+        self._keep({})
+
+    def _keep(self, routes: dict[Signature, Route]) -> None:
+        self._fast, self._latest = routes, None
 
     def _family_difference(self, family: Signature) -> str:
         """What sets this family of calls apart from the nearest one there is, in words."""
@@ -349,15 +323,9 @@ class Jitted(Generic[P, R]):
     def _differences(self, family: Signature, other: Signature) -> list[str]:
         """In words; a leaf whose dtype and layout differ is there twice."""
         (structure, kinds, static), (old_structure, old_kinds, old_static) = family, other
-        values = {n: (key, v) for n, key, v in old_static}
-        out = []
-        for n, key, v in static:
-            old = values.get(n)
-            if n == "self" and old is not None and old[1] is not v:
-                out.append(f"self is another object of {key.__name__}" if old[0] is key else
-                           f"self is an object of {key.__name__}, not of {old[0].__name__}")
-            elif n not in ("self", DEVICE) and old is not None and not equal_statics(old[0], key):
-                out.append(f"the static argument {n} is {shown(v)}, not {shown(old[1])}")
+        out = self.parameters.static_differences(static, old_static)
+        if {n for n, *_ in static} != {n for n, *_ in old_static}:
+            return out  # the values stand elsewhere
         if structure != old_structure:
             return [*out, f"the arguments have the structure {TreeDef(structure)}, not {TreeDef(old_structure)}"]
         for name, new, old in zip(self._leaf_names(structure), kinds, old_kinds):
@@ -365,20 +333,20 @@ class Jitted(Generic[P, R]):
             out += [f"{name} is {kind_in_words(new)}, not {kind_in_words(old)}"] * count
         return out
 
-    def _instance(self, key: Signature, special: Specialisation, env: dict[str, int]) -> Any:
+    def _instance(self, key: Signature, special: Specialisation, env: dict[str, int]) -> Route:
         bound = tuple(sorted(env.items()))
         instance = special.instances.get(bound)
         if instance is None:
             try:
-                instance = special.target.instance(special.plan, env, special.scalars, special.fits, _progress.report)
+                instance = special.ready(special.plan, env, special.scalars, special.fits, _progress.report)
             except (MemoryError, OverflowError) as err:  # of 64-bit sizes and strides
                 raise _no_memory(self.name, err) from None
             if len(special.instances) >= MAX_INSTANCES:
                 oldest = special.instances.pop(next(iter(special.instances)))
-                self._fast = {k: v for k, v in self._fast.items() if v[1] is not oldest}
+                self._keep({k: v for k, v in self._fast.items() if v.instance is not oldest})
             special.instances[bound] = instance
-        self._fast[key] = (special, instance)
-        return special, instance
+        route = self._fast[key] = Route(special, instance)
+        return route
 
     def _pattern(self, family: Signature, shapes: tuple[Any, ...], env: SymEnv) -> tuple[Any, ...]:
         """The shape of each leaf: lengths that an earlier call had otherwise, or that `dims` names, become symbols."""
@@ -390,7 +358,7 @@ class Jitted(Generic[P, R]):
             if shape is None:
                 pattern.append(None)
                 continue
-            given = self.dims.get(names[k])
+            given = self.parameters.dims.get(names[k])
             if given is not None and len(given) != len(shape):
                 raise ArgumentError(f"{self.name}(): dims names {len(given)} axes of {names[k]}, which has {len(shape)}",
                                     cure="give one entry for each axis, None for those without a name")
@@ -420,8 +388,9 @@ class Jitted(Generic[P, R]):
         env = SymEnv()
         pattern = self._pattern(family, shapes, env)
         names = self._leaf_names(structure)
-        owner = values[0] if self._self_first and leaves and leaves[0] is values[0] else None
-        watch = guards.collect(self.__wrapped__, owner, defaults=False)
+        owner = values[0] if any(n == OWNER for n, *_ in static) else None
+        statics = self.parameters.watched(static)
+        watch = guards.collect(self.__wrapped__, owner, statics, defaults=False)
 
         def captured(array: np.ndarray[Any, Any]) -> None:
             if array.nbytes > ADOPT_FROM:
@@ -433,6 +402,7 @@ class Jitted(Generic[P, R]):
         traced: list[Any] = []
         scalars: dict[int, str] = {}
         positions: list[int] = []
+        lies: dict[Node, Target] = {}
         for k, (leaf, name, shape) in enumerate(zip(leaves, names, pattern)):
             if shape is None:
                 kind = signatures[k][0]
@@ -441,22 +411,28 @@ class Jitted(Generic[P, R]):
                     continue
                 node = ir.input_node(name, (), dt.WEAK_DTYPES[kind])
                 scalars[len(inputs)] = kind
-                traced.append(Tensor(node, kind, trace, None))
+                traced.append(Tensor(node, kind, trace, None, "python"))
             else:
                 node = ir.input_node(name, shape, self._dtype(name, leaf))
                 dense = target is not cpu or leaf.flags.c_contiguous  # what is sent to a device is contiguous there
                 layouts[node] = contiguous(shape) if dense else strided(leaf, shape, self.name, name)
-                traced.append(Tensor(node, None, trace, None))
+                traced.append(Tensor(node, None, trace, None, "scalar" if signatures[k][2] == SCALAR else None))
+                if type(leaf) is DeviceArray:
+                    lies[node] = leaf.device
             inputs.append(node)
             positions.append(k)
         with tracing_into(trace):
-            result = self._call_traced(unflatten(structure, traced), static)
+            result = self.parameters.call(self.__wrapped__, unflatten(structure, traced), static)
             out_leaves: list[Any] = []
             out_structure = flatten_leaves(result, out_leaves)
-            outputs, constants = [], []
+            outputs: list[Node] = []
+            forms: list[str] = []
+            constants: list[tuple[int, Any]] = []
             for k, leaf in enumerate(out_leaves):
                 if isinstance(leaf, (Tensor, np.ndarray)):
-                    outputs.append(as_tensor(leaf).node)
+                    out = as_tensor(leaf)
+                    outputs.append(out.node)
+                    forms.append(form_of(out))
                 else:
                     constants.append((k, leaf))
         kept: list[Tensor] = []
@@ -467,60 +443,46 @@ class Jitted(Generic[P, R]):
                 return True
             return False
 
-        leaks = watch.leaked(is_ours)
-        if leaks:
-            code = getattr(self.__wrapped__, "__code__", None)
-            raise LeakedTracerError(f"{self.name}() left {kept[0]!r} in {leaks[0]}",
-                                    where=kept[0].where or (locate(code, 0) if code is not None else None),
-                                    cure="return the value instead: what a trace stores elsewhere is not computed")
+        code = getattr(self.__wrapped__, "__code__", None)
+        paths = TreeDef(out_structure).paths("its result") if constants else []
+        for k, v in constants:
+            if isinstance(v, (Iterator, Awaitable)):
+                raise ArgumentError(f"{self.name}() returned {described(v)}: {paths[k]} can be used only once",
+                                    cure="return a list or a tuple")
+        for leaks, cure in (
+                (guards.holding([(paths[k], v) for k, v in constants], is_ours),
+                 "return arrays in lists, tuples, dicts or dataclasses"),
+                (watch.leaked(is_ours), "return the value instead: what a trace stores elsewhere is not computed")):
+            if leaks:
+                raise LeakedTracerError(f"{self.name}() left {kept[0]!r} in {leaks[0]}", cure=cure,
+                                        where=kept[0].where or (locate(code, 0) if code is not None else None))
         donated = self._donated(structure) if self.donate else frozenset()
         graph = Graph(inputs, outputs, self.name, env, frozenset(positions.index(k) for k in donated))
-        plan = make_plan(graph, layouts, bound)
+        places = dict(zip(inputs, positions))
+        plan, ready = planned(graph, Call(target, bound, lies, {inputs[k]: kind for k, kind in scalars.items()}, layouts, places,
+                                          self.fallback is not None))
+        for made, form in zip(plan.outputs, forms):
+            made.form = form
         watch.check()  # makes ready what later calls need
-        if positions != list(range(len(leaves))):
-            for s in plan.storages:
-                if s.kind == "input":
-                    s.index = positions[s.index]
-            for o in plan.outputs:
-                o.donated = None if o.donated is None else positions[o.donated]
-            scalars = {positions[k]: kind for k, kind in scalars.items()}
+        scalars = {positions[k]: kind for k, kind in scalars.items()}
         self.compilations += 1
-        if constants and out_structure == LEAF:
-            raise ArgumentError(f"{self.name}() returned {constants[0][1]!r}, which does not depend on its arguments as an array",
-                                cure="return an array, or compute this outside")
-        fits = Fits(trace.narrowings, dict(zip(inputs, positions)), self.__wrapped__) if trace.narrowings else None
-        plan.printer = target.text
-        return Specialisation(family, pattern, plan, TreeDef(out_structure), constants, watch, scalars, fits,
-                              time.perf_counter() - start, target)
+        fits = Fits(trace.narrowings, places, self.__wrapped__) if trace.narrowings else None
+        build = None if out_structure == LEAF and not constants else builder(out_structure, dict(constants))
+        return Specialisation(family, pattern, plan, build, watch, scalars, fits, time.perf_counter() - start, ready)
 
     def _target(self, structure: Any, leaves: Sequence[Any], static: Signature) -> Target:
-        """The machine for a call: where its arrays lie, or the one that was chosen. Raises ArgumentError for two."""
+        """The machine for a call: the one that was chosen, or where its first device array lies. Raises ArgumentError for
+        arrays elsewhere than on the chosen one."""
         asked = next((v for n, _, v in static if n == DEVICE), None)
-        found: tuple[Target, str] | None = None if asked is None else (asked, "what device(...) chose")
         for k, leaf in enumerate(leaves):
             if type(leaf) is DeviceArray:
-                name = self._leaf_names(structure)[k]
-                if found is not None and found[0] is not leaf.device:
-                    raise ArgumentError(f"{self.name}(): {name} lies on {leaf.device.name}, {found[1]} is {found[0].name}",
-                                        cure=f"bring it there: fuelnumba.to_device({name}, {found[0].name!r})")
-                found = found or (leaf.device, f"the device of {name}")
-        return cpu if found is None else found[0]
-
-    def _call_traced(self, values: Any, static: Signature) -> Any:
-        """Run the user's function on traced values, in the parameters' places."""
-        given = dict(zip(self._parameters(), values)) | {n: v for n, _, v in static if n not in ("self", DEVICE)}
-        args: list[Any] = []
-        kwargs: dict[str, Any] = {}
-        for name, p in self.signature.parameters.items():
-            if p.kind is p.VAR_POSITIONAL:
-                args += list(given[name])
-            elif p.kind is p.VAR_KEYWORD:
-                kwargs |= given[name]
-            elif p.kind is p.KEYWORD_ONLY:
-                kwargs[name] = given[name]
-            else:
-                args.append(given[name])
-        return self.__wrapped__(*args, **kwargs)
+                if asked is None:
+                    return leaf.device
+                if leaf.device is not asked:
+                    name = self._leaf_names(structure)[k]
+                    raise ArgumentError(f"{self.name}(): {name} lies on {leaf.device.name}, what device(...) chose is "
+                                        f"{asked.name}", cure=f"bring it there: fuelnumba.to_device({name}, {asked.name!r})")
+        return asked or cpu
 
     # -------------------------------------------------------------------------------------- looking inside
     def _need(self) -> Specialisation:
@@ -559,7 +521,8 @@ class Jitted(Generic[P, R]):
         inputs = {n.attr("name"): n for n in s.plan.graph.inputs}
         arguments = [f"  {name}: " + (str(inputs[name].aval) if name in inputs else "an object, by identity")
                      for name in self._leaf_names(s.key[0])]
-        arguments += [f"  {n} = {shown(v)} (static)" for n, _, v in s.key[2] if n not in ("self", DEVICE)]
+        arguments += [f"  {line}" for line in self.parameters.statics_in_words(s.key[2])]
+        arguments += ["  what a device has no kernel for may run on the CPU (fallback)"] * (self.fallback is not None)
         watched = s.guards.describe() + [f"length condition: {g}" for g in s.plan.graph.env.guards]
         sections = [("arguments:", arguments), ("compiled anew because:", [f"  {m}" for m in self._misses]),
                     ("guards:", [f"  {g}" for g in watched])]
@@ -568,11 +531,22 @@ class Jitted(Generic[P, R]):
     def clear(self) -> None:
         """Forget all plans. Kernels stay in the cache."""
         with self._lock:
-            self._fast.clear()
+            self._keep({})
             self._specialisations.clear()
             self._seen.clear()
             self._misses.clear()
             self._last, self.compilations = None, 0
+
+
+def _found_by_name(function: Jitted[..., Any]) -> bool:
+    """Does the name of its module lead to the jitted function itself, so that another process finds it there? Cloudpickle
+    takes functions of __main__ to processes with another one."""
+    if getattr(function, "__module__", "") == "__main__" and "cloudpickle" in sys._getframe(2).f_globals.get("__name__", ""):
+        return False
+    found: Any = sys.modules.get(getattr(function, "__module__", ""))
+    for part in getattr(function, "__qualname__", "<locals>").split("."):
+        found = getattr(found, part, None)
+    return found is function
 
 
 def _no_memory(name: str, err: Exception) -> BackendError:
@@ -597,24 +571,32 @@ def on_compile(report: Callable[[int, int, str], None] | None) -> None:
 @overload
 def jit(fn: Callable[P, R]) -> Jitted[P, R]: ...
 @overload
-def jit(*, static_argnames: Iterable[str] | str = ..., donate: Iterable[str] | str = ...,
-        dims: Mapping[str, Sequence[str | None]] | None = ...) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
-def jit(fn: Any = None, *, static_argnames: Iterable[str] | str = (), donate: Iterable[str] | str = (),
-        dims: Mapping[str, Sequence[str | None]] | None = None) -> Any:
-    """Compile a NumPy function: `@jit`, or `@jit(static_argnames=..., donate=..., dims=...)`.
+def jit(*, static_argnames: Iterable[str] | str = ..., static_argnums: Iterable[int] | int = ...,
+        donate: Iterable[str] | str = ..., dims: Mapping[str, Sequence[str | None]] | None = ...,
+        fallback: str | None = ...) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
+def jit(fn: Any = None, *, static_argnames: Iterable[str] | str = (), static_argnums: Iterable[int] | int = (),
+        donate: Iterable[str] | str = (), dims: Mapping[str, Sequence[str | None]] | None = None,
+        fallback: str | None = None) -> Any:
+    """Compile a NumPy function: `@jit`, or `@jit(static_argnames=..., donate=..., dims=..., fallback=...)`.
 
-    Arguments are arrays and Python numbers, nested in lists, tuples, dicts and dataclasses; results are arrays in the same
-    kinds of containers. Inputs are never modified, except donated ones.
+    Arguments are arrays and Python numbers, nested in lists, tuples, dicts and dataclasses; results are arrays and NumPy scalars,
+    as NumPy has them, in the same kinds of containers. Inputs are never modified, except donated ones. A default that a call
+    leaves out stays the Python value it is, so that with `def f(x, n=3)`, `range(n)` works in `f(x)`; in `f(x, 3)` n is an
+    argument like others. Defaults that hold arrays are arguments in either case.
 
-    static_argnames: parameters whose (hashable) values are compiled in; each new value compiles anew.
+    static_argnames: parameters whose (hashable) values are compiled in; each new value compiles anew, and so does an object
+        whose attributes that the function reads have changed.
+    static_argnums: the same by position, a number or several; -1 is the last parameter.
     donate: parameters whose arrays may be overwritten, so that results can be written in place; a result that is such a
         buffer's next version is returned as the same array object. After a FuelIndexError they keep what was written before.
     dims: names for axis lengths that vary, e.g. `{"x": ("n", None)}`; without it, a length becomes symbolic when a second
         one is seen. One name is one length.
+    fallback: "cpu" lets the CPU run what a device has no kernel for, with copies there and back that `explain()` lists; without
+        it, that is a NoBackendForOp.
     """
     if fn is None:
-        return lambda f: Jitted(f, static_argnames, donate, dims)
-    return Jitted(fn, static_argnames, donate, dims)
+        return lambda f: Jitted(f, static_argnames, donate, dims, static_argnums, fallback)
+    return Jitted(fn, static_argnames, donate, dims, static_argnums, fallback)
 
 
 def cache_stats() -> modcache.Stats:

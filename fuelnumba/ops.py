@@ -36,10 +36,10 @@ class _Eager(Jitted[Any, Any]):
 
     def with_arrays(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a call, lists in the place of arrays made arrays. Raises ArgumentError for what is no array."""
-        arguments = self._quick_bind(args, kwargs)
-        if arguments is not None:
-            return (), {n: v if n in self.static else _array(self.name, n, v) for n, v in arguments.items()}
-        if self._fixed:  # a wrong call, of which binding will tell
+        given = self.parameters.quick(args, kwargs)
+        if given is not None:
+            return (), {n: v if n in self.parameters.static else _array(self.name, n, v) for n, v in given.items()}
+        if self.parameters.plain:  # a wrong call, of which binding will tell
             return args, kwargs
         if len(args) == 1 and isinstance(args[0], (list, tuple)):  # concat([a, b])
             return ([_array(self.name, "xs", v) for v in args[0]],), kwargs
@@ -55,7 +55,7 @@ def _jitted(fn: Callable[..., Any]) -> _Eager:
 
 def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     jitted = _jitted(fn)
-    arrays = kwargs.keys() - jitted.static if kwargs else ()
+    arrays = kwargs.keys() - jitted.parameters.static if kwargs else ()
     if not (_PLAIN.issuperset(map(type, args)) and _PLAIN.issuperset([type(kwargs[n]) for n in arrays])):
         args, kwargs = jitted.with_arrays(args, kwargs)
     try:
@@ -91,7 +91,7 @@ def _array(op: str, name: str, value: Any) -> Any:
 def __getattr__(name: str) -> Callable[..., Any]:
     """An op that was declared after this module was loaded."""
     op = OPS.get(name)
-    if op is None or op.kind == "leaf":
+    if op is None or not op.is_public:
         raise AttributeError(f"there is no op {name!r}; python -m fuelnumba ops lists them")
     made: Callable[..., Any] = public(op)
     globals()[name], _made[name] = made, op
@@ -103,6 +103,10 @@ def _forget(_: str) -> None:
     for name, op in _made.items():
         if OPS.get(name) is not op:
             globals().pop(name, None)
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name, op in OPS.items() if op.is_public)})
 
 
 set_eager(_run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import random
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from typing import Any
@@ -28,12 +29,24 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["FUELNUMBA_CACHE_DIR"] = str(config.cache.mkdir("fuelnumba"))
     if not any(e.name == "fuelnumba" for e in metadata.entry_points(group="pytest11")):
         os.environ.setdefault("PYTEST_PLUGINS", "pytest_fuelnumba")  # an installation older than the plugin, or none
+    os.environ["FUELNUMBA_VULKAN_VALIDATION"] = "1"
 
 
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     random.seed(SEED)
     np.random.seed(SEED)
+
+
+@pytest.fixture(autouse=True)
+def _vulkan_is_used_rightly() -> Iterator[None]:
+    """Whatever the validation layer says fails the test that ran."""
+    yield
+    api = sys.modules.get("fuelnumba.vk.api")
+    if api is not None and api.messages:
+        said = "\n".join(api.messages)
+        api.messages.clear()
+        pytest.fail(said)
 
 
 @pytest.fixture

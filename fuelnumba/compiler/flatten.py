@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import operator
 import os
 import textwrap
 import threading
@@ -42,6 +43,8 @@ WIDE = {"f32": "f64", "f64": "f64"}  # what sums over many blocks are kept in; i
 FUNCTIONS = frozenset(f"{name}_{c}" for c in ("f32", "f64") for name in (
     "acos", "asin", "atan", "atan2", "cos", "cosh", "erf", "erfc", "exp", "exp2", "expm1", "log", "log10", "log1p", "log2",
     "pow", "sigmoid", "sin", "sinh", "tan", "tanh"))
+
+SIZED = ("stack_", "shared_")  # words that take a literal
 
 BUILTINS = {"min": "minimum", "max": "maximum"}  # Numba's own are not there in our target context
 
@@ -106,6 +109,8 @@ class _Specialise(ast.NodeTransformer):
         self.types = {v: d.compute for v, d in variables.items()}
         self.main = self.types.get("T", "f32")
         self.types["W"] = WIDE.get(self.main, "i64")
+        self.unrolling = 0  # how many loops that are written out there are around
+        self.fours = 0
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         return self.bake.get(node.id, node)
@@ -119,6 +124,8 @@ class _Specialise(ast.NodeTransformer):
             index = self.visit(node.args[1])
             return self._converted(self.pointers.get(pointer), 0, _expr(f"{pointer}[0]", index))
         self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id.startswith(SIZED):  # a baked word, too
+            return ast.Call(node.func, [_folded(node.args[0])], [])
         if name in self.types:
             if self.types[name] == "b1":
                 return node.args[0]
@@ -129,8 +136,50 @@ class _Specialise(ast.NodeTransformer):
             return ast.Call(ast.Name(f"{name}_{self.main}", ast.Load()), node.args, [])
         return node
 
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        return _folded(node) if self.unrolling else node
+
+    def visit_For(self, node: ast.For) -> Any:
+        """`for i in unroll(...)` becomes its body for each i, with i a literal."""
+        call = node.iter
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "unroll"):
+            return self.generic_visit(node)
+        bounds = [_literal(self.visit(a)) for a in call.args]
+        if None in bounds or not isinstance(node.target, ast.Name):
+            raise CompileError(f"{ast.unparse(call)}: the bounds of a loop that is written out must be literals or baked")
+        out: list[ast.stmt] = []
+        self.unrolling += 1
+        for k in range(*(b for b in bounds if b is not None)):
+            self.bake[node.target.id] = ast.Constant(k)
+            out += self._block([_parse(ast.unparse(s)).body[0] for s in node.body])
+        self.bake.pop(node.target.id, None)
+        self.unrolling -= 1
+        return out
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        """Four neighbours of a half type are loaded as they are stored, then converted."""
+        call = node.value
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "load4"):
+            return self.generic_visit(node)
+        dtype = self.pointers.get(_pointer_name(call))
+        self.generic_visit(node)
+        if dtype is None or dtype.name not in CONVERSIONS:
+            return node
+        assert isinstance(node.targets[0], ast.Tuple)
+        self.fours += 1
+        stored = [f"four{self.fours}_{k}" for k in range(4)]
+        loaded = ast.Assign([ast.Tuple([ast.Name(n, ast.Store()) for n in stored], ast.Store())], call)
+        return [loaded, *(ast.Assign([target], self._converted(dtype, 0, ast.Name(n, ast.Load())))
+                          for target, n in zip(node.targets[0].elts, stored))]
+
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
         call = node.value
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "store4":
+            dtype = self.pointers.get(_pointer_name(call))
+            self.generic_visit(call)
+            call.args[2:] = [self._converted(dtype, 1, v) for v in call.args[2:]]
+            return node
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in ("store", "copy_element"):
             target = _pointer_name(call)
             index = self.visit(call.args[1])
@@ -198,6 +247,25 @@ def _constant(test: ast.expr) -> bool | None:
     if any(isinstance(n, (ast.Name, ast.Call, ast.Subscript, ast.Attribute)) for n in ast.walk(test)):
         return None
     return bool(eval(compile(ast.fix_missing_locations(ast.Expression(test)), "<baked>", "eval"), {"__builtins__": {}}))
+
+
+def _folded(e: ast.expr) -> ast.expr:
+    """An expression of integer literals as one literal; any other as it is."""
+    return ast.Constant(found) if (found := _literal(e)) is not None else e
+
+
+def _literal(e: ast.expr) -> int | None:
+    if isinstance(e, ast.Constant):
+        return e.value if type(e.value) is int else None
+    if not isinstance(e, ast.BinOp) or type(e.op) not in FOLDED:
+        return None
+    a, b = _literal(e.left), _literal(e.right)
+    return None if a is None or b is None else FOLDED[type(e.op)](a, b)
+
+
+FOLDED: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod}
 
 
 def specialise(node: ast.FunctionDef, pointers: Mapping[str, DType], variables: Mapping[str, DType],

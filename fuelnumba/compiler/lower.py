@@ -13,7 +13,7 @@ from ..core.ir import Graph, Node
 from ..core.layout import Layout, contiguous
 from ..core.ops import OPS, OpDef, Operand
 from ..core.source import Location
-from .bindings import Bindings, no_kernel
+from .bindings import Bindings
 from .rules import simplify
 
 
@@ -123,7 +123,7 @@ def legalise(graph: Graph, layouts: Layouts, bound: Bindings) -> Graph:
                 kernel, refused = bound.choose(new, [layouts.operand(i) for i in kept], node.attributes)
                 if kernel is not None:
                     return ir.with_inputs(new, tried)
-            raise no_kernel(new, refused)
+            raise bound.no_kernel(new, refused)
         return new
 
     graph = ir.rebuild(graph, rewrite)

@@ -76,6 +76,7 @@ class Output:
     shape: tuple[Extent, ...]
     dtype: DType
     donated: int | None = None
+    form: str = "array"  # without axes also "scalar", of NumPy's, or "python"
 
 
 @dataclass(eq=False)
@@ -88,6 +89,7 @@ class Plan:
     generation: int
     backend: str = CPU
     printer: Callable[[Source, int], str] | None = None  # the text of a kernel in the machine's language
+    notes: list[tuple[str, list[str]]] = field(default_factory=list)  # for explanations: headings, each with its lines
 
     def source(self, which: int | Node) -> str:
         """The text of the kernel of a launch (its number), or of the launch that computes a node of `lowered`, as the machine
@@ -106,10 +108,15 @@ class Plan:
         found = {s.source.key: s.source for s in self.launches if s.source is not None}
         return list(found.values())
 
-    def __str__(self) -> str:
+    def format(self, folded: bool | None = None) -> str:
+        """The launches, a line each. folded: whether groups of equal launches that follow one another are listed once;
+        None: where there are many."""
         from .show import format_plan
 
-        return format_plan(self)
+        return format_plan(self, folded)
+
+    def __str__(self) -> str:
+        return self.format()
 
     __repr__ = __str__
 
@@ -208,7 +215,7 @@ class _Planner:
                                arrays=arrays, reads=reads, writes=writes, note="registered by the user")]
         kernel, refused = self.bound.choose(node, operands, node.attributes)
         if kernel is None:
-            raise bindings.no_kernel(node, refused)
+            raise self.bound.no_kernel(node, refused)
         launch = kernel.launch(operands, [result], node.attributes)
         note = "; ".join(refused)
         if launch.finish is None:

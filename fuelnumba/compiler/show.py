@@ -8,32 +8,49 @@ from collections.abc import Collection, Sequence
 from ..core import ir
 from ..core.dims import Dim, Extent, product
 from ..core.drawing import text
+from ..core.fold import stretches
 from ..core.ir import Node
-from ..core.picture import PROGRAM, Group, count, details, draw, graph_html, preformatted, scrolling
+from ..core.picture import Group, count, details, draw, graph_html, preformatted, scrolling
+from ..core.printer import LONG, again
 from . import fuse
 from .plan import LaunchStep, Plan, Storage
 
 LINES, MOST_LINES = 40, 600  # of a part of an explanation in a notebook: a longer one is closed at first; is cut
+LEAST = 8  # lines that folding a repeat must spare
 SAME_BYTES = {"broadcast_to", "reshape", "permute", "unsqueeze", "squeeze", "flip"}  # views that show no part of their input
 
 
 # ------------------------------------------------------------------------------------------------ words
-def format_plan(plan: Plan) -> str:
-    """One line per launch: kernel, what it computes, work items, and the user's line."""
-    lines = [f"plan of {plan.graph.name}: {_size(plan)}"]
-    lines += _launches(plan)
+def format_plan(plan: Plan, folded: bool | None = None) -> str:
+    """One line per launch: kernel, what it computes, work items, and the user's line. folded: whether of equal groups of
+    lines that follow one another the first alone is shown; None: where there are many."""
+    lines = [f"plan of {plan.graph.name}: {size_in_words(plan)}"]
+    lines += numbered(launch_lines(plan), folded)
     kinds = [s.kind for s in plan.storages]
     lines.append("  buffers: " + ", ".join(f"{kinds.count(k)} {k}" for k in dict.fromkeys(kinds)))
     return "\n".join(lines)
 
 
-def _size(plan: Plan) -> str:
+def size_in_words(plan: Plan) -> str:
     kernels = len(plan.sources) + len({s.user for s in plan.launches if s.user is not None})
     return f"{count(len(plan.launches), 'launch')} of {count(kernels, 'kernel')}"
 
 
-def _launches(plan: Plan, threaded: Collection[int] = (), more: bool = False) -> list[str]:
-    """The lines of the launches; `more`: with the bytes they move and, of the numbers in `threaded`, that threads share them."""
+def numbered(launches: Sequence[str], folded: bool | None) -> list[str]:
+    """The lines of the launches with their numbers, those that repeat left out."""
+    lines: list[str] = []
+    k = 0
+    for start, group, times in stretches(launches, LEAST) if folded or (folded is None and len(launches) > LINES) else []:
+        lines += [f"  {n:3d}  {launches[n]}" for n in range(k, start + group)]
+        k = start + group * times
+        lines.append(f"  ...  {again(times - 1, group, 'launch', 'launches')}, {start + group} to {k - 1}")
+    lines += [f"  {n:3d}  {launches[n]}" for n in range(k, len(launches))]
+    return lines + ["  (plan.format(folded=False) lists every launch)"] * (len(lines) < len(launches))
+
+
+def launch_lines(plan: Plan, threaded: Collection[int] = (), more: bool = False) -> list[str]:
+    """What there is to say of the launches; `more`: with the bytes they move and, of the numbers in `threaded`, that threads
+    share them."""
     lines = []
     for k, step in enumerate(plan.launches):
         parts = [f"{step.label} -> {step.nodes[-1].aval}"]
@@ -42,9 +59,9 @@ def _launches(plan: Plan, threaded: Collection[int] = (), more: bool = False) ->
         if more:
             read = _total(step.reads) if _finishes(plan, k) else _read(step)
             written = _total(step.writes) if _finishes(plan, k + 1) else _written(step)
-            parts += [f"reads {_bytes(read)}", f"writes {_bytes(written)}"]
+            parts += [f"reads {bytes_in_words(read)}", f"writes {bytes_in_words(written)}"]
             parts += ["divided among threads"] * (k in threaded)
-        lines.append(f"  {k:3d}  {_name(step):20s} {', '.join(parts)}" + (f"   # {step.where}" if step.where else ""))
+        lines.append(f"{_name(step):20s} {', '.join(parts)}" + (f"   # {step.where}" if step.where else ""))
     return lines
 
 
@@ -53,7 +70,7 @@ def _name(step: LaunchStep) -> str:
 
 
 # ------------------------------------------------------------------------------------------------ bytes
-def _bytes(n: Extent) -> str:
+def bytes_in_words(n: Extent) -> str:
     if isinstance(n, Dim):
         return f"{n} B"
     for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
@@ -103,23 +120,29 @@ def _written(step: LaunchStep) -> Extent:
 
 
 # ------------------------------------------------------------------------------------------------ decisions
-def decisions(plan: Plan, threaded: Collection[int] = ()) -> list[tuple[str, list[str]]]:
+def decisions(plan: Plan, threaded: Collection[int] = (), folded: bool | None = None) -> list[tuple[str, list[str]]]:
     """What was bound, fused, copied and refused: headings, each with its lines. threaded: numbers of the launches that
-    threads share."""
+    threads share; folded: as for `format_plan`."""
     traced = len([n for n in plan.graph.nodes() if n.op.kind != "leaf"])
-    out = [(f"{count(traced, 'op')} traced, {count(len(plan.launches), 'launch')}:", _launches(plan, threaded, True))]
+    out = [(f"{count(traced, 'op')} traced, {count(len(plan.launches), 'launch')}:",
+            numbered(launch_lines(plan, threaded, True), folded))]
+    out += plan.notes
     apart = _apart(plan)
     if apart:
         out.append(("not fused with what they read:", [f"  {line}" for line in apart]))
-    copies = [f"{n.op.name} of {n.inputs[0].op.name} {n.aval}" + (f"   # {n.where}" if n.where else "")
-              for s in plan.launches for n in s.nodes if n.op.name in ("contiguous", "copy")]
+    copies = Counter(f"{n.op.name} of {n.inputs[0].op.name} {n.aval}" + (f"   # {n.where}" if n.where else "")
+                     for s in plan.launches for n in s.nodes if n.op.name in ("contiguous", "copy"))
     if copies:
-        out.append(("copies, because a layout or a later write asks for them:", [f"  {c}" for c in copies]))
+        out.append(("copies, because a layout or a later write asks for them:", _counted(copies)))
     refused = Counter(f"for {s.label}: {s.note}" for k, s in enumerate(plan.launches)
                       if s.note and s.user is None and not _finishes(plan, k))
     if refused:
-        out.append(("refused kernels:", [f"  {r}" + (f" ({n} times)" if n > 1 else "") for r, n in refused.items()]))
+        out.append(("refused kernels:", _counted(refused)))
     return out
+
+
+def _counted(lines: Counter[str]) -> list[str]:
+    return [f"  {line}" + (f" ({n} times)" if n > 1 else "") for line, n in lines.items()]
 
 
 def _apart(plan: Plan) -> list[str]:
@@ -127,14 +150,17 @@ def _apart(plan: Plan) -> list[str]:
     home = {n: k for k, s in enumerate(plan.launches) for n in s.nodes}
     reads = [{home[b] for n in s.nodes for i in n.inputs if (b := i.base) in home} - {k}
              for k, s in enumerate(plan.launches)]
-    reached: list[set[int]] = []  # launches that each one needs, itself included
+    reached: list[int] = []  # launches that each one needs, itself included, as bits: of thousands, sets would fill memory
     for k, direct in enumerate(reads):
-        reached.append({k}.union(*(reached[d] for d in direct)))
+        bits = 1 << k
+        for d in direct:
+            bits |= reached[d]
+        reached.append(bits)
     pairs: dict[str, list[str]] = {}
     for k, step in enumerate(plan.launches):
         for p in sorted(reads[k]):
             if _is_region(step) and _is_region(plan.launches[p]):
-                between = next((plan.launches[d].label for d in sorted(reads[k] - {p}) if p in reached[d]), None)
+                between = next((plan.launches[d].label for d in sorted(reads[k] - {p}) if reached[d] >> p & 1), None)
                 pairs.setdefault(_why_apart(plan.launches[p], step, between), []).append(f"{k} and {p}")
     return [f"{those[0]}: {why}" + (f" ({len(those) - 1} more of this kind)" if len(those) > 1 else "")
             for why, those in pairs.items()]
@@ -219,9 +245,9 @@ def _in_launch_order(plan: Plan) -> list[Node]:
 def plan_html(plan: Plan) -> str:
     """The picture, and below it the list of launches."""
     lines = format_plan(plan)
-    table = (details("as a list", preformatted(lines)) if len(lines) <= PROGRAM else
+    table = (details("as a list", preformatted(lines)) if len(lines) <= LONG else
              f"<p>As a list it has {len(plan.launches)} lines: <code>print(f.plan)</code>.</p>")
-    head = f"<div>plan of <b>{text(plan.graph.name)}</b>: {text(_size(plan))}</div>"
+    head = f"<div>plan of <b>{text(plan.graph.name)}</b>: {text(size_in_words(plan))}</div>"
     return f"<div>{head}{scrolling(plan_svg(plan))}{table}</div>"
 
 

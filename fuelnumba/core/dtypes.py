@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from .errors import DTypeError, PromotionError
@@ -17,14 +19,20 @@ class DType:
 
     `storage` is the integer or float type a kernel's pointer has; `compute` the type arithmetic is done in (half types
     are computed in f32); `kind` is the NumPy kind letter ('b', 'u', 'i', 'f') or 's' for scale/storage-only floats.
+    `like` is what the type is called in NumPy or, where NumPy has none, in ml_dtypes.
     """
 
     name: str
-    numpy: np.dtype[Any]
+    like: str
     storage: str
     compute: str
     kind: str
     bits: int
+
+    @cached_property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype. ml_dtypes is imported when one of its types is first asked for: that may take half a second."""
+        return np.dtype(getattr(np if hasattr(np, self.like) else importlib.import_module("ml_dtypes"), self.like))
 
     @property
     def itemsize(self) -> int:
@@ -50,21 +58,21 @@ class DType:
         return dtype_of, (self.name,)
 
 
-#                  name      numpy dtype                          storage compute kind bits
-bool_ = DType("bool", np.dtype(np.bool_), "u8", "b1", "b", 8)
-u8 = DType("u8", np.dtype(np.uint8), "u8", "u8", "u", 8)
-i8 = DType("i8", np.dtype(np.int8), "i8", "i8", "i", 8)
-u32 = DType("u32", np.dtype(np.uint32), "u32", "u32", "u", 32)
-i16 = DType("i16", np.dtype(np.int16), "i16", "i16", "i", 16)
-i32 = DType("i32", np.dtype(np.int32), "i32", "i32", "i", 32)
-i64 = DType("i64", np.dtype(np.int64), "i64", "i64", "i", 64)
-f16 = DType("f16", np.dtype(np.float16), "u16", "f32", "f", 16)
-bf16 = DType("bf16", np.dtype(ml_dtypes.bfloat16), "u16", "f32", "f", 16)
-f32 = DType("f32", np.dtype(np.float32), "f32", "f32", "f", 32)
-f64 = DType("f64", np.dtype(np.float64), "f64", "f64", "f", 64)
-f8e4m3 = DType("f8e4m3", np.dtype(ml_dtypes.float8_e4m3fn), "u8", "f32", "s", 8)
-f8e5m2 = DType("f8e5m2", np.dtype(ml_dtypes.float8_e5m2), "u8", "f32", "s", 8)
-f8e8m0 = DType("f8e8m0", np.dtype(ml_dtypes.float8_e8m0fnu), "u8", "f32", "s", 8)
+#                  name      NumPy's name       storage compute kind bits
+bool_ = DType("bool", "bool_", "u8", "b1", "b", 8)
+u8 = DType("u8", "uint8", "u8", "u8", "u", 8)
+i8 = DType("i8", "int8", "i8", "i8", "i", 8)
+u32 = DType("u32", "uint32", "u32", "u32", "u", 32)
+i16 = DType("i16", "int16", "i16", "i16", "i", 16)
+i32 = DType("i32", "int32", "i32", "i32", "i", 32)
+i64 = DType("i64", "int64", "i64", "i64", "i", 64)
+f16 = DType("f16", "float16", "u16", "f32", "f", 16)
+bf16 = DType("bf16", "bfloat16", "u16", "f32", "f", 16)
+f32 = DType("f32", "float32", "f32", "f32", "f", 32)
+f64 = DType("f64", "float64", "f64", "f64", "f", 64)
+f8e4m3 = DType("f8e4m3", "float8_e4m3fn", "u8", "f32", "s", 8)
+f8e5m2 = DType("f8e5m2", "float8_e5m2", "u8", "f32", "s", 8)
+f8e8m0 = DType("f8e8m0", "float8_e8m0fnu", "u8", "f32", "s", 8)
 
 ALL = (bool_, u8, i8, u32, i16, i32, i64, f16, bf16, f32, f64, f8e4m3, f8e5m2, f8e8m0)
 FLOATS = (f32, f64, f16, bf16)
@@ -73,14 +81,21 @@ NUMBERS = FLOATS + INTS
 COMPUTABLE = NUMBERS + (bool_,)
 
 BY_NAME = {d.name: d for d in ALL}
-_BY_NUMPY: dict[Any, DType] = {d.numpy: d for d in ALL}
-_SPELLINGS = {"bool_": bool_, "float32": f32, "float64": f64, "float16": f16, "bfloat16": bf16, "int8": i8, "uint8": u8,
-              "int16": i16, "int32": i32, "int64": i64, "uint32": u32}
+_BY_LIKE = {d.like: d for d in ALL}
+_BY_NUMPY: dict[Any, DType] = {d.numpy: d for d in ALL if hasattr(np, d.like)}
+
+
+@cache
+def _of_ml_dtypes() -> dict[Any, DType]:
+    return {d.numpy: d for d in ALL if d.numpy not in _BY_NUMPY}
 
 
 def of_numpy(dtype: np.dtype[Any]) -> DType | None:
     """The DType of a native-order NumPy dtype, or None when it is not one of ours."""
-    return _BY_NUMPY.get(dtype)
+    known = _BY_NUMPY.get(dtype)
+    if known is None and "ml_dtypes" in sys.modules:  # there is no dtype of it before
+        return _of_ml_dtypes().get(dtype)
+    return known
 
 
 def dtype_of(spec: Any) -> DType:
@@ -88,13 +103,13 @@ def dtype_of(spec: Any) -> DType:
     if isinstance(spec, DType):
         return spec
     if isinstance(spec, str):
-        known = BY_NAME.get(spec) or _SPELLINGS.get(spec)
+        known = BY_NAME.get(spec) or _BY_LIKE.get(spec)
         if known is not None:
             return known
     if spec is bool or spec is int or spec is float:
         return {bool: bool_, int: i64, float: f64}[spec]
     try:
-        known = _BY_NUMPY.get(np.dtype(spec))
+        known = of_numpy(np.dtype(spec))
     except (TypeError, ValueError, SyntaxError):  # NumPy reads some strings as Python
         known = None
     if known is None:

@@ -65,6 +65,39 @@ def fold(nodes: Iterable[Node], groups: Sequence[tuple[Hashable, Sequence[Node]]
     return _Folder([n for n in nodes if n.op not in LEAVES], groups).fold(least)
 
 
+def stretches(keys: Sequence[Hashable], least: int) -> list[tuple[int, int, int]]:
+    """Where equal groups of keys follow one another: (position, keys of a group, groups), in order and apart, those that
+    spare most found first. least: a stretch must spare this number of keys."""
+    known: dict[Hashable, int] = {}
+    numbers = np.array([known.setdefault(k, len(known)) for k in keys], np.int64)
+    found: list[tuple[int, int, int]] = []
+    todo, left = [(0, len(keys))], EFFORT * len(keys) + 10_000
+    while todo and left > 0:
+        lo, hi = todo.pop()
+        spared, best = least - 1, (0, 0, 0)
+        for period in range(1, min((hi - lo) // 2, MAX_PERIOD) + 1):
+            if spared >= hi - lo - period or left <= 0:  # no longer period can spare more
+                break
+            left -= (hi - lo) // 10
+            start, run = _longest_run(numbers[lo:hi - period] == numbers[lo + period:hi])
+            if run // period * period > spared:
+                spared, best = run // period * period, (lo + start, period, run // period + 1)
+        if best[1]:
+            found.append(best)
+            todo += [(lo, best[0]), (best[0] + best[1] * best[2], hi)]
+    return sorted(found)
+
+
+def _longest_run(equal: np.ndarray[Any, Any]) -> tuple[int, int]:
+    """(position, length) of the longest run of True."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], equal, [0]))))
+    if not len(edges):
+        return 0, 0
+    runs = edges[1::2] - edges[::2]
+    k = int(runs.argmax())
+    return int(edges[2 * k]), int(runs[k])
+
+
 # ------------------------------------------------------------------------------------------------ what a node is
 def _plain(v: Any) -> Any:
     """A value as a key that is compared without deciding anything about symbolic lengths."""
@@ -174,12 +207,10 @@ class _Folder:
             equal = numbers[:-period] == numbers[period:]
             if np.count_nonzero(equal) < period:
                 continue
-            edges = np.flatnonzero(np.diff(np.concatenate(([0], equal, [0]))))
-            runs = edges[1::2] - edges[::2]
-            k = int(runs.argmax())
-            spared = int(runs[k]) // period * period
-            if spared >= least and runs[k] >= period:
-                candidates.append((-spared, period, lo + int(edges[2 * k]), int(runs[k])))
+            begin, run = _longest_run(equal)
+            spared = run // period * period
+            if spared >= least and run >= period:
+                candidates.append((-spared, period, lo + begin, run))
         best: tuple[list[Node], int, Repeat] | None = None
         most = 0
         for spared, period, start, run in sorted(candidates)[:MAX_TRIES]:

@@ -219,10 +219,15 @@ class Graph:
                     users.append(n)
         return out
 
-    def __str__(self) -> str:
+    def format(self, folded: bool | None = None) -> str:
+        """The graph as a program. folded: whether repeated layers are shown once; None: in long programs. Only a program
+        that is not folded can be run."""
         from .printer import format_graph
 
-        return format_graph(self)
+        return format_graph(self, folded)
+
+    def __str__(self) -> str:
+        return self.format()
 
     __repr__ = __str__
 

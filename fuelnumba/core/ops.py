@@ -27,6 +27,7 @@ from .layout import Layout, Shape
 from .source import PACKAGE_DIR, user_location
 
 CPU = "cpu"
+GPU = "gpu"  # kernels for groups of threads, whichever backend runs them
 LARGEST = 2**62  # the longest length, and the most bytes an array may have: strides and sizes fit 64 bits
 
 
@@ -83,6 +84,12 @@ def shown(value: Any) -> str:
     except Exception:  # an integer of too many digits, or a class of the user's
         text = f"a value of type {type(value).__qualname__}"
     return text if len(text) <= 100 else f"{text[:97]}..."
+
+
+def proper_call(name: str, signature: inspect.Signature) -> str:
+    """The cure for a call that does not fit a signature: its names and defaults, without annotations."""
+    bare = inspect.Signature([p.replace(annotation=p.empty) for p in signature.parameters.values()])
+    return f"its signature is {name}{bare}"
 
 
 def check_axis(axis: Any, rank: int) -> int:
@@ -194,8 +201,8 @@ class Launch:
     """How a kernel is called for given operands: the values of its extra parameters by name, the number of work items
     that `lo, hi` divide among threads, and the operations per item (for deciding on threads). `bake` are parameters
     written into the source as literals. With `finish`, there are two launches: the first into `scratch`, an array that lives
-    no longer; the second from there into the output, by the same kernel or by the one named `finish_with`. With `group`, as
-    many threads share each work item: a kernel in cooperative words, for devices."""
+    no longer; the second from there into the output, by the same kernel or by the one named `finish_with`. `group` is the
+    number of threads that do a work item together, 0 where one does it; the kernel has it as its baked parameter GROUP."""
 
     args: Mapping[str, Any]
     total: Extent
@@ -289,8 +296,13 @@ class OpDef:
     # relative error by dtype, where `testing.tolerance` is too strict; 'absolute': in ulp of 1, where the result cancels
     tolerance: Mapping[str, float] = field(default_factory=dict)
     own_width: bool = False  # the result jumps where a quotient rounds: the reference is computed in the dtype's own width
-    reference: str = ""  # the name in the reference system
     doc: str = ""
+    # what `help(fuelnumba.ops.NAME)` says beside `doc` and what follows from the fields above (trace/documentation.py)
+    args: Mapping[str, str] = field(default_factory=dict)  # what an array or a parameter is
+    shapes: str = ""  # the shape of the result
+    gives: str = ""  # its dtype
+    raises: Mapping[str, str] = field(default_factory=dict)  # error class -> when
+    like: str = ""  # what does the same elsewhere, where it is not NumPy's ufunc of this name
     kernels: list[Kernel] = field(default_factory=list)
     origin: Origin | None = None
 
@@ -301,6 +313,11 @@ class OpDef:
     @property
     def is_view(self) -> bool:
         return self.view is not None
+
+    @property
+    def is_public(self) -> bool:
+        """Whether users can call it: not what the compiler alone records."""
+        return self.kind != "leaf" and "uid" not in self.attrs
 
     @functools.cached_property
     def weight(self) -> int:
@@ -449,7 +466,7 @@ def _args_used(e: scalar.Expr) -> set[int]:
 
 
 def elementwise(name: str, formula: Callable[..., scalar.Expr], *, domain: str = "float", out: str = "same",
-                ref: Callable[..., Any] | None = None, reference: str = "", doc: str = "", **fields: Any) -> OpDef:
+                ref: Callable[..., Any] | None = None, doc: str = "", **fields: Any) -> OpDef:
     """Declare an elementwise op by its formula, e.g. `elementwise("silu", lambda x: x * sigmoid(x))`.
 
     `domain` says which dtypes it computes in (arrays of others are cast first, as NumPy does); `out` is 'same' or 'bool'.
@@ -472,8 +489,9 @@ def elementwise(name: str, formula: Callable[..., scalar.Expr], *, domain: str =
         def ref(*arrays: Any) -> Any:
             return scalar.evaluate(expr, arrays)
 
-    return op(name, "elementwise", " ".join(names), infer=infer, expr=expr, domain=domain, ref=ref, reference=reference,
-              doc=doc, **fields)
+    if out == "bool":
+        fields.setdefault("gives", "bool")
+    return op(name, "elementwise", " ".join(names), infer=infer, expr=expr, domain=domain, ref=ref, doc=doc, **fields)
 
 
 # ------------------------------------------------------------------------------------------------ shape rules

@@ -16,7 +16,6 @@ from .ir import Graph, Node
 FOLD_FROM = 24  # nodes: smaller graphs are drawn as they are
 LEAST = 8  # nodes that folding a repeat must spare
 MOST = 240  # boxes drawn
-PROGRAM = 40_000  # characters of a program or table that are shown below a picture
 SHOWN_BY_SHAPE = {"shape", "dtype", "length", "uid"}
 IDLE = 8  # inputs named that nothing reads
 LABEL = 38  # characters of a line in a box
@@ -351,7 +350,7 @@ def graph_html(graph: Graph) -> str:
     ops = sum(n.op.kind != "leaf" for n in nodes)
     source = str(graph)
     lines = source.count("\n") + 1
-    program = (details("as a program", preformatted(source)) if len(source) <= PROGRAM else
+    program = (details("as a program", preformatted(source)) if len(source) <= printer.LONG else
                f"<p>As a program it has {lines} lines: <code>print(f.graph)</code>.</p>")
     read = set(nodes)
     idle = [n.attr("name") for n in graph.inputs if n not in read]

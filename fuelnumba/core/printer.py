@@ -1,4 +1,5 @@
-"""A graph as a Python program: run it, read it. Each line has the result's shape and dtype and the user's line."""
+"""A graph as a Python program: run it, read it. Each line has the result's shape and dtype and the user's line. Of a long
+program, what repeats stands there once, between dots."""
 
 from __future__ import annotations
 
@@ -9,14 +10,47 @@ from typing import Any
 from . import ir
 from .dims import Dim, symbols
 from .dtypes import DType
+from .fold import LEAVES, Repeat, fold, in_order
 from .ir import Graph, Node
 
+LONG = 40_000  # characters: up to here, a program is printed as a whole, and shown below a picture
+LEAST = 8  # nodes that folding a repeat must spare
 
-def format_graph(graph: Graph) -> str:
-    """The program text. It defines `NAME(inputs)`; captured arrays are read from the list `constants`."""
+
+def format_graph(graph: Graph, folded: bool | None = None) -> str:
+    """The program text. It defines `NAME(inputs)`; captured arrays are read from the list `constants`. folded: whether of
+    equal pieces that follow one another the first and the last alone are shown; None: where the whole is long."""
+    whole = "" if folded else _program(graph, graph.nodes(), {})
+    return whole if folded is False or (folded is None and len(whole) <= LONG) else _program(graph, *_folded(graph))
+
+
+def _folded(graph: Graph) -> tuple[list[Node], dict[Node, str]]:
+    """The nodes of the folded program, and the lines that stand before some of them for those that are left out."""
+    computed: list[Node] = []
+    left_out: dict[Node, str] = {}
+    for item in fold(in_order(graph), least=LEAST):
+        if not isinstance(item, Repeat):
+            computed.append(item)
+        elif item.count == 2:
+            computed += [*item.pieces[0], *item.pieces[1]]
+        else:
+            computed += [*item.pieces[0], *item.pieces[-1]]
+            left_out[item.pieces[-1][0]] = f"# ... {again(item.count - 2, len(item.sources), 'line', 'lines')}"
+    nodes: dict[Node, None] = {}
+    for n in computed:
+        nodes.update(dict.fromkeys(i for i in n.inputs if i.op in LEAVES))
+        nodes[n] = None
+    return list(nodes | dict.fromkeys(o for o in graph.outputs if o.op in LEAVES)), left_out
+
+
+def again(times: int, of: int, one: str, several: str) -> str:
+    """`x 12 more of these 3 lines`."""
+    return f"x {times} more of " + (f"this {one}" if of == 1 else f"these {of} {several}")
+
+
+def _program(graph: Graph, nodes: list[Node], left_out: dict[Node, str]) -> str:
     names = node_names(graph)
-    nodes = graph.nodes()
-    captured = [n for n in nodes if n.op is ir.CONSTANT]
+    captured = [n for n in graph.nodes() if n.op is ir.CONSTANT]
     arguments = [names[n] for n in graph.inputs]
     header = f"def {graph.name if graph.name.isidentifier() else 'graph'}({', '.join(arguments)}):"
     lines: list[tuple[str, str]] = []
@@ -24,9 +58,13 @@ def format_graph(graph: Graph) -> str:
         lines.append((f"# {names[n]}: {n.aval}" + (" (donated)" if graph.inputs.index(n) in graph.donated else ""), ""))
     for name, source in _symbol_sources(graph, names).items():
         lines.append((f"{name} = {source}", ""))
+    if left_out:
+        lines.append(("# repeats are left out: graph.format(folded=False) is the whole program", ""))
     for k, n in enumerate(captured):
         lines.append((f"{names[n]} = constants[{k}]", _comment(n)))
     for n in nodes:
+        if n in left_out:
+            lines.append((left_out[n], ""))
         if n.op not in (ir.INPUT, ir.CONSTANT):
             lines.append((f"{names[n]} = {_call(n, names)}", _comment(n)))
     results = ", ".join(names[o] for o in graph.outputs)

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from .errors import ArgumentError
 
-__all__ = ["LEAF", "TreeDef", "flatten", "flatten_leaves", "register_leaf", "unflatten"]
+__all__ = ["LEAF", "TreeDef", "build", "flatten", "flatten_leaves", "register_leaf", "unflatten"]
 
 #: The structure of a leaf.
 LEAF = "*"
@@ -276,6 +276,11 @@ def _build(structure: Any, rest: Iterator[Any]) -> Any:
             raise _Short
     else:
         values = [_build(child, rest) for child in structure[2]]
+    return _branches[cls].build(cls, keys, values)
+
+
+def build(cls: type, keys: Any, values: list) -> Any:
+    """A container of any kind, of its children."""
     return _branches[cls].build(cls, keys, values)
 
 

@@ -15,7 +15,7 @@ from fuelnumba.core.layout import collapse
 from fuelnumba.core.ops import CPU, Attr, Aval, Bool, Float, Launch, Operand, check_number, fmt, op
 from fuelnumba.kernels.generic import I, T, Word, exp, load, numbered, pad, store, tanh, upcast
 from fuelnumba.kernels.index import INDEX_TYPES
-from fuelnumba.kernels.lang import f64, i64, maximum, radd, rfma, select
+from fuelnumba.kernels.lang import f64, fault, i64, maximum, radd, rfma, select
 
 
 # ---------------------------------------------------------------- attention
@@ -42,11 +42,7 @@ def attention_rows(q, k, v, length: I, out, heads: int, group: int, queries: int
             visible = given
             if given < 0 or given > keys:
                 visible = i64(0)
-                if status[0] == 0:
-                    status[0] = 3
-                    status[1] = given
-                    status[2] = site
-                    status[3] = keys
+                fault(status, 3, given, site, keys)
         if CAUSAL:
             # bottom right: the last query sees all that is valid
             last = visible - queries + query + 1
@@ -194,7 +190,17 @@ def _check_scale(v: Any, avals: Sequence[Aval]) -> float:
 
 
 attention = op("attention", "attention", "q k v length?", infer=infer_attention, ref=attention_ref,
-               domain="float", samples=attention_samples, reference="FlashAttn",
+               domain="float", samples=attention_samples,
+               like="torch.nn.functional.scaled_dot_product_attention",
+               args={"q": "queries, (batch, heads, queries, width)", "k": "keys, (batch, key heads, keys, width)",
+                     "v": "values, (batch, key heads, keys, value width)",
+                     "length": "how many keys are valid: an integer, or one for each batch; None: all",
+                     "scale": "a factor of q @ k.T; None: 1 / sqrt(width)",
+                     "causal": "whether a query sees no keys after its own place",
+                     "softcap": "keeps scores s within this bound, softcap * tanh(s / softcap); None: no bound"},
+               shapes="(batch, heads, queries, value width)",
+               raises={"ShapeError": "q, k and v do not fit one another, or have not four axes",
+                       "FuelIndexError": "length is more than the keys there are, or negative"},
                attrs={"scale": Attr(_check_scale, None, "float"), "causal": Bool(True),
                       "softcap": Float(None, optional=True)},
                doc="softmax(q @ k.T * scale) @ v for each head, query head h on key head h // (Hq / Hkv). "
@@ -316,7 +322,11 @@ def rope_samples() -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
 
 
 rope = op("rope", "attention", "x cos sin", infer=infer_rope, attrs={"interleaved": Bool(False)},
-          ref=rope_ref, domain="float", samples=rope_samples, reference="Rope",
+          ref=rope_ref, domain="float", samples=rope_samples,
+          like="apply_rotary_pos_emb of Transformers",
+          args={"x": "(..., length, width)", "cos": "the cosines, (length, width) or (length, width / 2)",
+                "sin": "the sines, of the same shape", "interleaved": "whether pairs are neighbours"},
+          shapes="x's", raises={"ShapeError": "the width is odd, or cos and sin do not fit x"},
           doc="pairs of the last axis turned by the angles whose cos and sin are given, [length, width] or "
               "[length, width / 2]; pairs are (j, j + width/2), or neighbours when interleaved")
 rope.kernel(CPU, dt.FLOATS, launch=rope_launch, strided=True, accepts=rope_accepts)(rope_rows)

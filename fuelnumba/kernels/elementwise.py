@@ -31,55 +31,52 @@ from ..core.scalar import (
 
 # ------------------------------------------------------------------------------- one primitive each: (op, primitive)
 _UNARY = [
-    # op          primitive  domain    reference system     what it is
-    ("negative", "neg", "number", "Neg", "-x"),
-    ("absolute", "abs", "any", "Abs", "|x|; the least signed integer stays itself"),
-    ("sign", "sign", "number", "Sign", "-1, 0 or 1; NaN stays NaN"),
-    ("sqrt", "sqrt", "float", "Sqrt", "square root"),
-    ("exp", "exp", "float", "Exp", "e to the power x"),
-    ("exp2", "exp2", "float", "", "2 to the power x"),
-    ("expm1", "expm1", "float", "", "exp(x) - 1, exact near 0"),
-    ("log", "log", "float", "Log", "natural logarithm"),
-    ("log2", "log2", "float", "", "logarithm to base 2"),
-    ("log10", "log10", "float", "", "logarithm to base 10"),
-    ("log1p", "log1p", "float", "", "log(1 + x), exact near 0"),
-    ("sin", "sin", "float", "Sin", "sine of x in radians"),
-    ("cos", "cos", "float", "Cos", "cosine of x in radians"),
-    ("tan", "tan", "float", "", "tangent of x in radians"),
-    ("tanh", "tanh", "float", "Tanh", "hyperbolic tangent"),
-    ("sigmoid", "sigmoid", "float", "Sigmoid", "1 / (1 + exp(-x))"),
-    ("erf", "erf", "float", "Erf", "error function"),
-    ("erfc", "erfc", "float", "", "1 - erf(x), exact in the tail"),
-    ("floor", "floor", "any", "Floor", "greatest integer not above x"),
-    ("ceil", "ceil", "any", "Ceil", "least integer not below x"),
-    ("trunc", "trunc", "any", "", "x without its fraction"),
-    ("round", "round", "any", "Round", "nearest integer, halves to even"),
-    ("bitwise_not", "not", "bits", "", "every bit inverted"),
+    # op          primitive  domain    what it is
+    ("negative", "neg", "number", "-x"),
+    ("absolute", "abs", "any", "|x|; the least signed integer stays itself"),
+    ("sign", "sign", "number", "-1, 0 or 1; NaN stays NaN"),
+    ("sqrt", "sqrt", "float", "square root"),
+    ("exp", "exp", "float", "e to the power x"),
+    ("exp2", "exp2", "float", "2 to the power x"),
+    ("expm1", "expm1", "float", "exp(x) - 1, exact near 0"),
+    ("log", "log", "float", "natural logarithm"),
+    ("log2", "log2", "float", "logarithm to base 2"),
+    ("log10", "log10", "float", "logarithm to base 10"),
+    ("log1p", "log1p", "float", "log(1 + x), exact near 0"),
+    ("sin", "sin", "float", "sine of x in radians"),
+    ("cos", "cos", "float", "cosine of x in radians"),
+    ("tan", "tan", "float", "tangent of x in radians"),
+    ("tanh", "tanh", "float", "hyperbolic tangent"),
+    ("sigmoid", "sigmoid", "float", "1 / (1 + exp(-x))"),
+    ("erf", "erf", "float", "error function"),
+    ("erfc", "erfc", "float", "1 - erf(x), exact in the tail"),
+    ("floor", "floor", "any", "greatest integer not above x"),
+    ("ceil", "ceil", "any", "least integer not below x"),
+    ("trunc", "trunc", "any", "x without its fraction"),
+    ("round", "round", "any", "nearest integer, halves to even"),
+    ("bitwise_not", "not", "bits", "every bit inverted"),
 ]
 _TESTS = [("isnan", "isnan"), ("isinf", "isinf"), ("isfinite", "isfinite")]
 _BINARY = [
-    ("add", "add", "any", "Add", "x + y; `or` for booleans"),
-    ("subtract", "sub", "number", "Sub", "x - y"),
-    ("multiply", "mul", "any", "Mul", "x * y; `and` for booleans"),
-    ("divide", "div", "division", "Div", "x / y; integers give f64"),
-    ("floor_divide", "floordiv", "number", "", "floor(x / y); an integer divided by 0 gives 0"),
-    ("remainder", "rem", "number", "Rem", "x - floor(x / y) * y: has the sign of y; an integer modulo 0 gives 0"),
-    ("power", "pow", "number", "Pow", "x to the power y; integers wrap, a negative integer exponent rounds towards 0"),
-    ("maximum", "max", "any", "Maximum", "the greater; NaN if either is"),
-    ("minimum", "min", "any", "Minimum", "the lesser; NaN if either is"),
-    ("copysign", "copysign", "float", "", "|x| with the sign of y"),
-    ("bitwise_and", "and", "bits", "", "bits set in both"),
-    ("bitwise_or", "or", "bits", "", "bits set in either"),
-    ("bitwise_xor", "xor", "bits", "", "bits set in one only"),
-    ("left_shift", "shl", "int", "", "x * 2**y, wrapping; 0 for y past the width"),
-    ("right_shift", "shr", "int", "", "floor(x / 2**y)"),
+    ("add", "add", "any", "x + y; `or` for booleans"),
+    ("subtract", "sub", "number", "x - y"),
+    ("multiply", "mul", "any", "x * y; `and` for booleans"),
+    ("divide", "div", "division", "x / y; integers give f64"),
+    ("floor_divide", "floordiv", "number", "floor(x / y); an integer divided by 0 gives 0"),
+    ("remainder", "rem", "number", "x - floor(x / y) * y: has the sign of y; an integer modulo 0 gives 0"),
+    ("power", "pow", "number", "x to the power y; integers wrap, a negative integer exponent rounds towards 0"),
+    ("maximum", "max", "any", "the greater; NaN if either is"),
+    ("minimum", "min", "any", "the lesser; NaN if either is"),
+    ("copysign", "copysign", "float", "|x| with the sign of y"),
+    ("bitwise_and", "and", "bits", "bits set in both"),
+    ("bitwise_or", "or", "bits", "bits set in either"),
+    ("bitwise_xor", "xor", "bits", "bits set in one only"),
+    ("left_shift", "shl", "int", "x * 2**y, wrapping; 0 for y past the width"),
+    ("right_shift", "shr", "int", "floor(x / 2**y)"),
 ]
-_COMPARE = [
-    ("equal", "eq", "Equal"), ("not_equal", "ne", "Ne"), ("less", "lt", "Lt"), ("less_equal", "le", "Le"),
-    ("greater", "gt", "Gt"), ("greater_equal", "ge", "Ge"),
-]
+_COMPARE = [("equal", "eq"), ("not_equal", "ne"), ("less", "lt"), ("less_equal", "le"), ("greater", "gt"),
+            ("greater_equal", "ge")]
 _LOGICAL = [("logical_and", "and"), ("logical_or", "or"), ("logical_xor", "xor")]
-
 
 
 def _unary(name: str, prim: str, ref: Any = None, **fields: Any) -> None:
@@ -109,17 +106,21 @@ _FIELDS: dict[str, dict[str, Any]] = {
     **{_name: {"ref": whole(_fn)} for _name, _fn in
        [("floor", np.floor), ("ceil", np.ceil), ("trunc", np.trunc), ("round", np.rint)]},
     "power": {"ref": power_ref}, "floor_divide": {"own_width": True}, "remainder": {"own_width": True},
+    **{_name: {"args": {"x": "angles in radians"}} for _name in ("sin", "cos", "tan")},
+    "sigmoid": {"like": "scipy.special.expit, torch.sigmoid"},
+    "erf": {"like": "scipy.special.erf, torch.erf"}, "erfc": {"like": "scipy.special.erfc, torch.erfc"},
 }
+_FIELDS["round"]["like"] = "numpy.rint, torch.round"
 
 
-for _name, _prim, _domain, _reference, _doc in _UNARY:
-    _unary(_name, _prim, domain=_domain, reference=_reference, doc=_doc, **_FIELDS.get(_name, {}))
+for _name, _prim, _domain, _doc in _UNARY:
+    _unary(_name, _prim, domain=_domain, doc=_doc, **_FIELDS.get(_name, {}))
 for _name, _prim in _TESTS:
     _unary(_name, _prim, domain="any", out="bool", doc=f"{_name[2:]}, as booleans")
-for _name, _prim, _domain, _reference, _doc in _BINARY:
-    _binary(_name, _prim, domain=_domain, reference=_reference, doc=_doc, **_FIELDS.get(_name, {}))
-for _name, _prim, _reference in _COMPARE:
-    _binary(_name, _prim, domain="any", out="bool", reference=_reference,
+for _name, _prim, _domain, _doc in _BINARY:
+    _binary(_name, _prim, domain=_domain, doc=_doc, **_FIELDS.get(_name, {}))
+for _name, _prim in _COMPARE:
+    _binary(_name, _prim, domain="any", out="bool",
             doc=f"x {PRIMS[_prim].f.split()[1]} y as booleans; false when either is NaN" if _prim != "ne"  # type: ignore[union-attr]
             else "x != y as booleans; true when either is NaN")
 for _name, _prim in _LOGICAL:
@@ -127,20 +128,21 @@ for _name, _prim in _LOGICAL:
 _unary("logical_not", "not", domain="truth", doc="logical negation of truth values")
 
 # ------------------------------------------------------------------------------- formulas
-elementwise("square", lambda x: x * x, domain="any", reference="Sqr", doc="x * x")
-elementwise("reciprocal", lambda x: 1 / x, domain="float", reference="Recip", doc="1 / x")
-elementwise("rsqrt", lambda x: 1 / sqrt(x), reference="Rsqrt", doc="1 / sqrt(x)")
-elementwise("silu", lambda x: x * sigmoid(x), reference="Silu", doc="x * sigmoid(x)")
-elementwise("relu", lambda x: maximum(x, 0), domain="number", reference="Relu", doc="max(x, 0)")
-elementwise("step", lambda x: where(x > 0, 1, 0), domain="number", reference="Step", doc="1 where x > 0, else 0")
-elementwise("gelu", lambda x: 0.5 * x * erfc(x * -0.7071067811865476), reference="GeluErf",
+elementwise("square", lambda x: x * x, domain="any", doc="x * x")
+elementwise("reciprocal", lambda x: 1 / x, domain="float", doc="1 / x")
+elementwise("rsqrt", lambda x: 1 / sqrt(x), like="torch.rsqrt", doc="1 / sqrt(x)")
+elementwise("silu", lambda x: x * sigmoid(x), like="torch.nn.functional.silu", doc="x * sigmoid(x)")
+elementwise("relu", lambda x: maximum(x, 0), domain="number", like="torch.relu", doc="max(x, 0)")
+elementwise("step", lambda x: where(x > 0, 1, 0), domain="number", like="numpy.heaviside(x, 0)", doc="1 where x > 0, else 0")
+elementwise("gelu", lambda x: 0.5 * x * erfc(x * -0.7071067811865476), like="torch.nn.functional.gelu",
             tolerance={"f64": 1e-12},  # the rounding of x / sqrt(2) is raised to its square
             doc="x * Phi(x), exact also in the negative tail")
 # (1 + tanh(u)) / 2 is sigmoid(2 * u), which stays exact where tanh(u) rounds to -1
 elementwise("gelu_tanh", lambda x: x * sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x)),
-            reference="Gelu", tolerance={"f32": 1e-5, "f64": 1e-12},  # the rounding of u is raised to its exponential
-            doc="gelu by the tanh approximation")
-elementwise("softplus", lambda x: maximum(x, 0) + log1p(exp(-absolute(x))), doc="log(1 + exp(x)) without overflow")
+            tolerance={"f32": 1e-5, "f64": 1e-12},  # the rounding of u is raised to its exponential
+            like='torch.nn.functional.gelu(approximate="tanh")', doc="gelu by the tanh approximation")
+elementwise("softplus", lambda x: maximum(x, 0) + log1p(exp(-absolute(x))), like="torch.nn.functional.softplus",
+            doc="log(1 + exp(x)) without overflow")
 
 
 def _hypot(a: Any, b: Any) -> Any:
@@ -153,11 +155,12 @@ def _hypot(a: Any, b: Any) -> Any:
 elementwise("hypot", lambda x, y: _hypot(absolute(x), absolute(y)), ref=np.hypot,
             doc="sqrt(x**2 + y**2) without overflow; infinite if either is")
 elementwise("mish", lambda x: x * tanh(maximum(x, 0) + log1p(exp(-absolute(x)))), ref=lambda x: x * np.tanh(np.logaddexp(0, x)),
-            doc="x * tanh(softplus(x))")
+            like="torch.nn.functional.mish", doc="x * tanh(softplus(x))")
 elementwise("logaddexp", lambda x, y: where(equal(x, y), x + 0.6931471805599453, maximum(x, y) + log1p(exp(-absolute(x - y)))),
             ref=np.logaddexp, tolerance={"absolute": 1},  # near 0 its terms cancel
             doc="log(exp(x) + exp(y)) without overflow")
-elementwise("where", lambda condition, x, y: where(condition, x, y), domain="any", ref=np.where, reference="Where",
+elementwise("where", lambda condition, x, y: where(condition, x, y), domain="any", ref=np.where,
+            like="numpy.where, torch.where", args={"condition": "true where x is taken: booleans, or numbers other than 0"},
             doc="x where condition holds, else y")
 
 
@@ -237,15 +240,20 @@ def _powi(build: Any, inputs: Any, *, n: int) -> Any:
     return out if n > 0 else build.op("reciprocal", (out,))
 
 
-op("clamp", "elementwise", "x", infer=_clamp_aval, domain="number", decompose=_clamp, reference="Clamp",
+op("clamp", "elementwise", "x", infer=_clamp_aval, domain="number", decompose=_clamp, like="numpy.clip, torch.clamp",
+   args={"min": "the least value, or None for no bound", "max": "the greatest value, or None for no bound"},
+   raises={"ArgumentError": "a bound of integers is no whole number"},
    attrs={"min": Number(None), "max": Number(None)},
    samples=lambda: [((), {"min": 1, "max": 100}), ((), {"max": 3}), ((), {"min": 2}), ((), {})],
    doc="x held between min and max; either may be None",
    ref=lambda x, min, max: np.clip(x, min, max) if (min, max) != (None, None) else x)
-op("powi", "elementwise", "x", infer=_infer_powi, domain="number", decompose=_powi, reference="PowI",
+op("powi", "elementwise", "x", infer=_infer_powi, domain="number", decompose=_powi, like="numpy.power",
+   args={"n": "the exponent"}, raises={"DTypeError": "n is negative and x holds integers"},
    attrs={"n": Int()}, samples=lambda: [((), {"n": n}) for n in (0, 1, 2, 3, 5, -1, -3)],
    ref=lambda x, n: np.power(x, n), doc="x to the power of a static integer n, by multiplication")
-op("masked_fill", "elementwise", "x condition", infer=_same_as_x, domain="any", reference="MaskedFill",
+op("masked_fill", "elementwise", "x condition", infer=_same_as_x, domain="any", like="torch.masked_fill",
+   args={"condition": "true where x is replaced: booleans, or numbers other than 0", "value": "the number to put there"},
+   raises={"ArgumentError": "the dtype of x cannot hold the value"},
    attrs={"value": Attr(_check_fill, kind="number")}, samples=lambda: [((), {"value": 1}), ((), {"value": 0})],
    ref=lambda x, condition, value: np.where(condition, value, x),
    decompose=lambda build, xs, *, value: build.op("where", (xs[1], build.full_like(xs[0], value), xs[0])),
@@ -254,6 +262,7 @@ op("masked_fill", "elementwise", "x condition", infer=_same_as_x, domain="any", 
 
 # ------------------------------------------------------------------------------- conversion
 op("cast", "elementwise", "x", infer=lambda x, dtype: Aval(x.shape, dtype), attrs={"dtype": Dtype()}, domain="mixed",
-   samples=lambda: [((), {"dtype": d.name}) for d in dt.ALL], ref=lambda x, dtype: x, reference="Cast",
+   samples=lambda: [((), {"dtype": d.name}) for d in dt.ALL], ref=lambda x, dtype: x,
+   like="numpy.ndarray.astype, torch.Tensor.to", gives="the given dtype", raises={"DTypeError": "there is no such dtype"},
    doc="x in another dtype. To integers: truncates towards zero, saturates at the ends, NaN gives 0. To narrower floats: "
        "rounds to nearest even; f8e4m3 has no infinity, so what overflows becomes NaN")

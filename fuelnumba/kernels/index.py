@@ -18,7 +18,7 @@ from fuelnumba.core.errors import DTypeError, ShapeError
 from fuelnumba.core.layout import collapse
 from fuelnumba.core.ops import CPU, Aval, Axis, Launch, Operand, fmt, op
 from fuelnumba.kernels.generic import I, copy_element, load
-from fuelnumba.kernels.lang import i64
+from fuelnumba.kernels.lang import fault, i64
 
 INDEX_TYPES = (dt.i64, dt.i32, dt.u32)
 TYPES = {"T": dt.ALL, "I": INDEX_TYPES}
@@ -42,11 +42,7 @@ def gather_rows(x, indices: I, out, length: int, chosen: int, inner: int, status
             if k >= 0 and k < length:
                 copy_element(out, row + j, x, (slab + k) * inner + j)
             else:
-                if status[0] == 0:
-                    status[0] = 1
-                    status[1] = given
-                    status[2] = site
-                    status[3] = length
+                fault(status, 1, given, site, length)
 
 
 def take_rows(x, indices: I, out, length: int, chosen: int, inner: int, outer_stride: int, axis_stride: int,
@@ -73,11 +69,7 @@ def take_rows(x, indices: I, out, length: int, chosen: int, inner: int, outer_st
                 for j in range(inner):
                     copy_element(out, row + j, x, source + j * inner_stride)
         else:
-            if status[0] == 0:
-                status[0] = 1
-                status[1] = given
-                status[2] = site
-                status[3] = length
+            fault(status, 1, given, site, length)
 
 
 def gather_launch(inputs: Sequence[Operand], outputs: Sequence[Operand], attrs: Mapping[str, Any]) -> Launch:
@@ -117,6 +109,10 @@ def take_launch(inputs: Sequence[Operand], outputs: Sequence[Operand], attrs: Ma
 
 
 # ---------------------------------------------------------------- declarations
+_INDICES = {"indices": "integers; a negative one counts from the end of the axis"}
+_NOT_INTEGERS = {"DTypeError": "the indices are no integers"}
+
+
 def check_indices(name: str, indices: Aval) -> None:
     if indices.dtype not in INDEX_TYPES:
         raise DTypeError(f"{name}(): indices are {indices.dtype}", cure="cast them: indices.astype(np.int64)")
@@ -192,15 +188,24 @@ def embedding_samples() -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
 
 
 gather = op("gather", "index", "x indices", infer=infer_gather, attrs={"axis": Axis()}, ref=gather_ref,
-            domain="mixed", samples=gather_samples, reference="Gather",
+            domain="mixed", samples=gather_samples,
+            like="numpy.take_along_axis, torch.gather", args=_INDICES, shapes="that of the indices",
+            raises={**_NOT_INTEGERS, "ShapeError": "x and indices differ in rank, or in a length of another axis"},
             doc="out[i, j] = x[indices[i, j], j] (for axis 0): take_along_axis")
 take = op("take", "index", "x indices", infer=infer_take, attrs={"axis": Axis()}, ref=take_ref,
-          domain="mixed", samples=take_samples, doc="the slices of x along an axis that the indices name")
+          domain="mixed", samples=take_samples, like="numpy.take", args=_INDICES, raises=_NOT_INTEGERS,
+          shapes="x.shape[:axis] + indices.shape + x.shape[axis + 1:]", doc="the slices of x along an axis that the indices name")
 index_select = op("index_select", "index", "x indices", infer=infer_index_select, attrs={"axis": Axis()},
-                  ref=take_ref, domain="mixed", samples=index_select_samples, reference="IndexSelect",
+                  ref=take_ref, domain="mixed", samples=index_select_samples,
+                  like="torch.index_select, numpy.take", args=_INDICES,
+                  shapes="x's, with the number of indices on the axis",
+                  raises={**_NOT_INTEGERS, "ShapeError": "the indices have not one axis"},
                   doc="take() with indices of rank 1")
 embedding = op("embedding", "index", "weight indices", infer=infer_embedding, ref=take_ref, domain="mixed",
-               samples=embedding_samples, doc="rows of a table: indices.shape + (width,)")
+               samples=embedding_samples, like="torch.nn.functional.embedding",
+               args={"weight": "the table, (rows, width)", "indices": "numbers of rows; a negative one counts from the end"},
+               shapes="indices.shape + (width,)", raises={**_NOT_INTEGERS, "ShapeError": "the table has not two axes"},
+               doc="rows of a table")
 
 gather.kernel(CPU, TYPES, launch=gather_launch)(gather_rows)
 for _op in (take, index_select, embedding):

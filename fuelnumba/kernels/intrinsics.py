@@ -18,10 +18,10 @@ from fuelnumba.kernels.lang import inv_half_pi_table
 
 __all__ = [
     "at_f32", "at_f64", "ceil", "copysign", "f16_to_f32", "f32", "f32_from_bits", "f32_to_bits", "f32_to_f16", "f64",
-    "f64_arg", "f64_from_bits", "f64_to_bits", "fabs", "floor", "fma", "frem", "gemm_f32", "gemm_f64", "i8", "i16",
-    "i32", "i64", "int_floordiv", "int_mod", "int_pow", "inv_half_pi", "load_in", "maximum", "minimum", "product",
-    "ptr_f32", "ptr_f64", "ptr_i8", "ptr_i16", "ptr_i32", "ptr_i64", "ptr_u8", "ptr_u16", "ptr_u32", "ptr_u64",
-    "radd", "raw_f32", "raw_f64", "raw_i8", "raw_i16", "raw_i32", "raw_i64", "raw_u8", "raw_u16", "raw_u32",
+    "f64_arg", "f64_from_bits", "f64_to_bits", "fabs", "fault", "floor", "fma", "frem", "gemm_f32", "gemm_f64", "i8",
+    "i16", "i32", "i64", "int_floordiv", "int_mod", "int_pow", "inv_half_pi", "load_in", "maximum", "minimum",
+    "product", "ptr_f32", "ptr_f64", "ptr_i8", "ptr_i16", "ptr_i32", "ptr_i64", "ptr_u8", "ptr_u16", "ptr_u32",
+    "ptr_u64", "radd", "raw_f32", "raw_f64", "raw_i8", "raw_i16", "raw_i32", "raw_i64", "raw_u8", "raw_u16", "raw_u32",
     "raw_u64", "rfma", "rint", "rmul", "sat_i8", "sat_i16", "sat_i32", "sat_i64", "sat_u8", "sat_u32", "select",
     "sqrt", "stack_f32", "stack_f64", "stack_i64", "store_nth", "store_out", "trunc", "u8", "u16", "u32", "u64",
     "wrap_add", "wrap_mul", "wrap_sub",
@@ -428,6 +428,23 @@ def store_nth(typingctx, p, i, v, k):
         return context.get_dummy_value()
 
     return types.void(p, i, v, k), codegen
+
+
+@intrinsic
+def fault(typingctx, status, code, value, site, bound):
+    """Report what went wrong in the status words. The first report stays, of whichever thread."""
+    _need(status == types.CPointer(types.int64) and all(map(_is_int, (code, value, site, bound))), "fault", status, code, value,
+          site, bound)
+
+    def codegen(context, builder, sig, args):
+        first, *rest = (context.cast(builder, a, t, types.int64) for a, t in zip(args[1:], sig.args[1:]))
+        won = builder.extract_value(builder.cmpxchg(args[0], first.type(0), first, "monotonic"), 1)
+        with builder.if_then(won, likely=False):
+            for k, word in enumerate(rest, 1):
+                builder.store(word, builder.gep(args[0], [ir.IntType(64)(k)]))
+        return context.get_dummy_value()
+
+    return types.void(status, code, value, site, bound), codegen
 
 
 # ---------------------------------------------------------------- division and powers, defined for every operand

@@ -13,10 +13,10 @@ import numpy as np
 
 __all__ = [
     "at_f32", "at_f64", "ceil", "copysign", "f16_to_f32", "f32", "f32_from_bits", "f32_to_bits", "f32_to_f16", "f64",
-    "f64_arg", "f64_from_bits", "f64_to_bits", "fabs", "floor", "fma", "frem", "gemm_f32", "gemm_f64", "i8", "i16",
-    "i32", "i64", "int_floordiv", "int_mod", "int_pow", "inv_half_pi", "load_in", "maximum", "minimum", "product",
-    "ptr_f32", "ptr_f64", "ptr_i8", "ptr_i16", "ptr_i32", "ptr_i64", "ptr_u8", "ptr_u16", "ptr_u32", "ptr_u64",
-    "radd", "raw_f32", "raw_f64", "raw_i8", "raw_i16", "raw_i32", "raw_i64", "raw_u8", "raw_u16", "raw_u32",
+    "f64_arg", "f64_from_bits", "f64_to_bits", "fabs", "fault", "floor", "fma", "frem", "gemm_f32", "gemm_f64", "i8",
+    "i16", "i32", "i64", "int_floordiv", "int_mod", "int_pow", "inv_half_pi", "load_in", "maximum", "minimum",
+    "product", "ptr_f32", "ptr_f64", "ptr_i8", "ptr_i16", "ptr_i32", "ptr_i64", "ptr_u8", "ptr_u16", "ptr_u32",
+    "ptr_u64", "radd", "raw_f32", "raw_f64", "raw_i8", "raw_i16", "raw_i32", "raw_i64", "raw_u8", "raw_u16", "raw_u32",
     "raw_u64", "rfma", "rint", "rmul", "sat_i8", "sat_i16", "sat_i32", "sat_i64", "sat_u8", "sat_u32", "select",
     "sqrt", "stack_f32", "stack_f64", "stack_i64", "store_nth", "store_out", "trunc", "u8", "u16", "u32", "u64",
     "wrap_add", "wrap_mul", "wrap_sub",
@@ -438,6 +438,13 @@ def store_out(p: Any, i: Any, v: Any) -> None:
 def store_nth(p: Any, i: Any, v: Any, k: int) -> None:
     """`p[i] = v` for output number `k` (literal, below 32): also promised not to meet the other outputs."""
     p[i] = v
+
+
+def fault(status: Any, code: Any, value: Any, site: Any, bound: Any) -> None:
+    """Report what went wrong in the status words. The first report stays."""
+    if status[0] == 0:
+        for k, word in enumerate((code, value, site, bound)):
+            status[k] = word
 
 
 # ---------------------------------------------------------------- division and powers, defined for every operand

@@ -49,7 +49,10 @@ def _samples() -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
 
 
 matmul = op("matmul", "matmul", "a b", infer=_infer, domain="number", ref=np.matmul, decompose=_in_f32, samples=_samples,
-            reference="MatMul", doc="a[..., M, K] @ b[..., K, N] -> [..., M, N]; batch axes broadcast, and a batch length of "
+            like="numpy.matmul, torch.matmul", args={"a": "(..., M, K) or (K,)", "b": "(..., K, N) or (K,)"},
+            shapes="(..., M, N), the batch axes broadcast; without M or N where a or b has one axis",
+            raises={"ShapeError": "the columns of a are not the rows of b, or the batch axes do not broadcast"},
+            doc="a[..., M, K] @ b[..., K, N] -> [..., M, N]; batch axes broadcast, and a batch length of "
             "a may be a multiple of b's (grouped heads). Sums in f32 for half types; integers wrap")
 
 
@@ -60,18 +63,18 @@ def _batch(a: Operand, b: Operand) -> tuple[Shape, list[tuple[Extent, ...]]]:
     return (1,) * pad + shape, [(0,) * pad + s for s in strides]
 
 
-def _batch_args(a: Operand, b: Operand) -> dict[str, Extent]:
+def batch_args(a: Operand, b: Operand) -> dict[str, Extent]:
     (b0, b1), ((a_s0, a_s1), (b_s0, b_s1)) = _batch(a, b)
     return {"batch0": b0, "batch1": b1, "a_s0": a_s0, "a_s1": a_s1, "b_s0": b_s0, "b_s1": b_s1}
 
 
-def _batch_refusal(inputs: Sequence[Operand]) -> str | None:
+def batch_refusal(inputs: Sequence[Operand]) -> str | None:
     a, b = inputs
     shape, _ = collapse(a.shape[:-2], [a.layout.strides[:-2], b.layout.strides[:-2]])
     return f"batch axes {fmt(shape)} cannot be walked as {MAX_BATCH}" if len(shape) > MAX_BATCH else None
 
 
-def _unit(x: Operand, axis: int) -> bool:
+def is_unit(x: Operand, axis: int) -> bool:
     """Neighbours along an axis are neighbours in memory."""
     return same(x.layout.strides[axis], 1) or same(x.shape[axis], 1)
 
@@ -84,12 +87,12 @@ def _accepts_gemm(inputs: Sequence[Operand], attrs: Mapping[str, Any]) -> str | 
     for name, x in zip("ab", inputs):
         if same(x.shape[-1], 0) or same(x.shape[-2], 0):
             continue
-        if not (_unit(x, -1) or _unit(x, -2)):
+        if not (is_unit(x, -1) or is_unit(x, -2)):
             return f"BLAS needs rows or columns of {name} that lie together in memory"
         _, leading = _matrix(x)
-        if leading < x.shape[-1 if _unit(x, -1) else -2]:  # repeated, reversed, or overlapping like a sliding window
+        if leading < x.shape[-1 if is_unit(x, -1) else -2]:  # repeated, reversed, or overlapping like a sliding window
             return f"BLAS cannot walk the strides of {name}"
-    return _batch_refusal(inputs)
+    return batch_refusal(inputs)
 
 
 def _matrix(x: Operand) -> tuple[int, Extent]:
@@ -97,7 +100,7 @@ def _matrix(x: Operand) -> tuple[int, Extent]:
     rows, columns = x.layout.strides[-2:]
     if same(x.shape[-1], 0) or same(x.shape[-2], 0):
         return 0, x.shape[-1]  # nothing is read
-    if _unit(x, -1):
+    if is_unit(x, -1):
         return 0, x.shape[-1] if same(x.shape[-2], 1) else rows
     return 1, x.shape[-2] if same(x.shape[-1], 1) else columns
 
@@ -112,7 +115,7 @@ def _launch_gemm(inputs: Sequence[Operand], outputs: Sequence[Operand], attrs: M
     m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
     ta, lda = _matrix(a)
     tb, ldb = _matrix(b)
-    args = _batch_args(a, b) | {"m": m, "n": n, "k": k, "lda": lda, "ldb": ldb, "gemm": blas_address(a.dtype.name)}
+    args = batch_args(a, b) | {"m": m, "n": n, "k": k, "lda": lda, "ldb": ldb, "gemm": blas_address(a.dtype.name)}
     width = _panel_width(n)
     total = args["batch0"] * args["batch1"] * _ceil_div(m, PANEL_M) * _ceil_div(n, width)
     rows = min(m, PANEL_M) if isinstance(m, int) else 32
@@ -139,21 +142,21 @@ def _is_row(inputs: Sequence[Operand]) -> str | None:
     a, _ = inputs
     if not same(a.shape[-2], 1):
         return "the left matrix has more than one row"
-    return None if _unit(a, -1) else "the elements of the row do not lie together in memory"
+    return None if is_unit(a, -1) else "the elements of the row do not lie together in memory"
 
 
-def _accepts_gemv_rows(inputs: Sequence[Operand], attrs: Mapping[str, Any]) -> str | None:
-    return _is_row(inputs) or (None if _unit(inputs[1], -2) else "b is not stored column by column") or _batch_refusal(inputs)
+def accepts_gemv_rows(inputs: Sequence[Operand], attrs: Mapping[str, Any]) -> str | None:
+    return _is_row(inputs) or (None if is_unit(inputs[1], -2) else "b is not stored column by column") or batch_refusal(inputs)
 
 
-def _accepts_gemv_columns(inputs: Sequence[Operand], attrs: Mapping[str, Any]) -> str | None:
-    return _is_row(inputs) or (None if _unit(inputs[1], -1) else "b is not stored row by row") or _batch_refusal(inputs)
+def accepts_gemv_columns(inputs: Sequence[Operand], attrs: Mapping[str, Any]) -> str | None:
+    return _is_row(inputs) or (None if is_unit(inputs[1], -1) else "b is not stored row by row") or batch_refusal(inputs)
 
 
 def _launch_gemv_rows(inputs: Sequence[Operand], outputs: Sequence[Operand], attrs: Mapping[str, Any]) -> Launch:
     a, b = inputs
     k, n = b.shape[-2:]
-    args = _batch_args(a, b) | {"n": n, "k": k, "ld": b.layout.strides[-1]}
+    args = batch_args(a, b) | {"n": n, "k": k, "ld": b.layout.strides[-1]}
     total = args["batch0"] * args["batch1"] * _ceil_div(n, GEMV_ROWS)
     return Launch(args, total, GEMV_ROWS * k * 3, {"BLOCK": GEMV_ROWS})  # bound by memory
 
@@ -162,7 +165,7 @@ def _launch_gemv_columns(inputs: Sequence[Operand], outputs: Sequence[Operand], 
     """A large matrix is divided by its rows, since memory is read fastest in long pieces; the parts are added at the end."""
     a, b = inputs
     k, n = b.shape[-2:]
-    args = _batch_args(a, b) | {"n": n, "k": k, "ld": b.layout.strides[-2]}
+    args = batch_args(a, b) | {"n": n, "k": k, "ld": b.layout.strides[-2]}
     batch = args["batch0"] * args["batch1"]
     large = isinstance(k, int) and isinstance(n, int) and n >= 1024 and k >= 64 and k * n >= 1 << 18
     block, parts = (4096, GEMV_PARTS) if large else (GEMV_COLUMNS, 1)
@@ -178,7 +181,7 @@ def _launch_gemv_columns(inputs: Sequence[Operand], outputs: Sequence[Operand], 
 def _launch_loops(inputs: Sequence[Operand], outputs: Sequence[Operand], attrs: Mapping[str, Any]) -> Launch:
     a, b = inputs
     (m, k), n = a.shape[-2:], b.shape[-1]
-    args = _batch_args(a, b) | {"m": m, "n": n, "k": k}
+    args = batch_args(a, b) | {"m": m, "n": n, "k": k}
     for name, x in (("a", a), ("b", b)):
         args |= {f"{name}_row": x.layout.strides[-2], f"{name}_column": x.layout.strides[-1]}
     return Launch(args, args["batch0"] * args["batch1"] * m, n * k)
@@ -186,7 +189,7 @@ def _launch_loops(inputs: Sequence[Operand], outputs: Sequence[Operand], attrs: 
 
 # ------------------------------------------------------------------------------------------------ kernels
 # Tried in this order: the first that accepts the operands is used.
-@matmul.kernel(CPU, (dt.f32, dt.f64), launch=_launch_gemv_rows, strided=True, accepts=_accepts_gemv_rows)
+@matmul.kernel(CPU, (dt.f32, dt.f64), launch=_launch_gemv_rows, strided=True, accepts=accepts_gemv_rows)
 def gemv_rows(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: int, b_s1: int, n: int, k: int, ld: int,
               BLOCK: int, lo, hi):
     """out[j] = sum of a * row j of b's transpose: eight rows at a time, each read once. Memory is read faster in
@@ -245,7 +248,7 @@ def gemv_rows(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: i
             j += 1
 
 
-@matmul.kernel(CPU, (dt.f32, dt.f64), launch=_launch_gemv_columns, strided=True, accepts=_accepts_gemv_columns)
+@matmul.kernel(CPU, (dt.f32, dt.f64), launch=_launch_gemv_columns, strided=True, accepts=accepts_gemv_columns)
 def gemv_columns(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: int, b_s1: int, n: int, k: int, ld: int,
                  parts: int, depth: int, BLOCK: int, stack: Word, lo, hi):
     """out = sum over i of a[i] * row i of b, for blocks of neighbouring columns; eight rows of b at a time. Each of `parts`
@@ -340,7 +343,7 @@ def gemm_panels(a, b, out, gemm: int, batch0: int, batch1: int, a_s0: int, a_s1:
              at(out, batch * m * n + i * n + j), maximum(n, 1))
 
 
-@matmul.kernel(CPU, dt.INTS, launch=_launch_loops, strided=True, accepts=lambda inputs, attrs: _batch_refusal(inputs))
+@matmul.kernel(CPU, dt.INTS, launch=_launch_loops, strided=True, accepts=lambda inputs, attrs: batch_refusal(inputs))
 def matmul_loops(a, b, out, batch0: int, batch1: int, a_s0: int, a_s1: int, b_s0: int, b_s1: int, m: int, n: int, k: int,
                  a_row: int, a_column: int, b_row: int, b_column: int, lo, hi):
     """One row of the result at a time, in the integers' own width."""

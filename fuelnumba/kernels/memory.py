@@ -19,7 +19,7 @@ from fuelnumba.core.layout import collapse, contiguous
 from fuelnumba.core.ops import CPU, OPS, Attr, Aval, Axis, Launch, Operand, check_axis, check_extent, fmt, op
 from fuelnumba.kernels.generic import I, ceil_div, copy_element, load, numbered, pad
 from fuelnumba.kernels.index import INDEX_TYPES
-from fuelnumba.kernels.lang import i64, select
+from fuelnumba.kernels.lang import fault, i64, select
 
 AXES = 5  # axes a copy walks, after collapsing
 RUN = 4096  # elements of the last one per work item
@@ -37,16 +37,15 @@ def write_slice_rows(src, start: I, out, n1: int, n2: int, n3: int, n4: int,
     written.
     """
     origin = i64(base)
+    faults = i64(0)
     if HAS_START:
         moved = i64(load(start, 0))
         origin = origin + moved * start_stride
         first_row = start_at + moved
-        if status[0] == 0 and (first_row < 0 or first_row > start_limit):
-            status[0] = 2
-            status[1] = first_row
-            status[2] = site
-            status[3] = start_limit
-    if status[0] == 0:
+        if first_row < 0 or first_row > start_limit:
+            faults = i64(1)
+            fault(status, 2, first_row, site, start_limit)
+    if faults == 0 and status[0] == 0:
         for item in range(lo, hi):
             row = item // runs
             first = item % runs * 4096
@@ -155,8 +154,14 @@ def write_slice_samples() -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
 write_slice = op("write_slice", "memory", "x src start?", infer=infer_write_slice, ref=write_slice_ref,
                  domain="mixed", attrs={"at": Attr(_check_at, None, "shape"),
                                         "axis": Attr(_check_optional_axis, None, "axis")},
-                 destroys=0, samples=write_slice_samples, reference="WriteSlice",
-                 doc="x with src written at the starts `at`; a run-time `start` is added on `axis`")
+                 destroys=0, samples=write_slice_samples, like="x[at:at + n] = src on a copy, jax.lax.dynamic_update_slice",
+                 args={"src": "what is written, cast to x's dtype; it gets the leading axes it lacks",
+                       "at": "where it begins: a start for each axis, of which one may be a traced integer; one number is "
+                             "that of axis 0"},
+                 shapes="x's", raises={"ShapeError": "src does not lie within x, or has more axes",
+                                       "DTypeError": "a traced start is no integer",
+                                       "FuelIndexError": "a traced start puts src outside of x"},
+                 doc="x with src written into it, beginning at `at`")
 write_slice.kernel(CPU, {"T": dt.ALL, "I": INDEX_TYPES}, launch=write_slice_launch, strided=True,
                    accepts=write_slice_accepts)(write_slice_rows)
 
@@ -235,11 +240,20 @@ def stack_samples() -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
 
 
 concat = op("concat", "memory", "*xs", infer=infer_concat, attrs={"axis": Axis(0)}, ref=concat_ref,
-            samples=concat_samples, decompose=decompose_concat, reference="Concat",
+            samples=concat_samples, decompose=decompose_concat,
+            like="numpy.concatenate, torch.cat", args={"xs": "arrays, or one list of arrays"},
+            shapes="that of each, with the sum of their lengths on the axis",
+            raises={"ShapeError": "the shapes differ on another axis", "ArgumentError": "no array is given",
+                    "PromotionError": "an 8-bit float meets another dtype"},
             doc="arrays one after the other along an axis")
 stack = op("stack", "memory", "*xs", infer=infer_stack, ref=stack_ref, samples=stack_samples,
            decompose=decompose_stack,
            attrs={"axis": Attr(lambda v, avals: check_axis(v, avals[0].rank + 1), 0, "axis")},
+           like="numpy.stack, torch.stack", shapes="that of each, with their number as a new axis",
+           args={"xs": "arrays of one shape, or one list of them",
+                 "axis": "where the new axis is in the result; a negative one counts from the end"},
+           raises={"ShapeError": "the shapes differ", "ArgumentError": "no array is given",
+                   "PromotionError": "an 8-bit float meets another dtype"},
            doc="arrays of one shape along a new axis")
 
 

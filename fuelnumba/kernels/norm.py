@@ -137,6 +137,11 @@ def row_launch(cost: int) -> Callable[..., Launch]:
 
 
 # ---------------------------------------------------------------- declarations
+_WEIGHT = {"weight": "a factor for each column, (x.shape[-1],); None: 1", "eps": "what is added under the root"}
+_BIAS = {"bias": "what is added in each column, (x.shape[-1],); None: 0"}
+_NO_ROW = {"ShapeError": "weight or bias has another shape than (x.shape[-1],)", "AxisError": "x has no axis"}
+
+
 def infer_row_op(name: str) -> Callable[..., Aval]:
     """Shape and dtype of x. Raises AxisError for a scalar, ShapeError where weight or bias is no row."""
 
@@ -218,18 +223,19 @@ def affine_samples(most: int) -> Callable[[], Iterator[tuple[tuple[Any, ...], di
 
 softmax = op("softmax", "norm", "x", infer=infer_row_op("softmax"), attrs={"axis": Axis(-1)},
              last_axis="axis", ref=softmax_ref, domain="float", samples=softmax_samples,
-             reference="SoftmaxLastDim",
+             like="scipy.special.softmax, torch.softmax", shapes="x's",
              doc="exp(x - max) / sum along an axis; a row of -inf only gives NaN")
 log_softmax = op("log_softmax", "norm", "x", infer=infer_row_op("log_softmax"), attrs={"axis": Axis(-1)},
                  last_axis="axis", ref=log_softmax_ref, domain="float", samples=softmax_samples,
-                 reference="LogSoftmaxLastDim",
+                 like="scipy.special.log_softmax, torch.log_softmax", shapes="x's",
                  doc="log(softmax(x)) along an axis, without leaving the logarithm")
 layer_norm = op("layer_norm", "norm", "x weight? bias?", infer=infer_row_op("layer_norm"),
                 attrs={"eps": Float(1e-5)}, ref=layer_norm_ref, domain="float", samples=affine_samples(2),
-                reference="LayerNormLastDim",
+                like="torch.nn.functional.layer_norm", args=_WEIGHT | _BIAS, shapes="x's", raises=_NO_ROW,
                 doc="(x - mean) / sqrt(var + eps) * weight + bias over the last axis")
 rms_norm = op("rms_norm", "norm", "x weight?", infer=infer_row_op("rms_norm"), attrs={"eps": Float(1e-6)},
-              ref=rms_norm_ref, domain="float", samples=affine_samples(1), reference="RmsNormLastDim",
+              ref=rms_norm_ref, domain="float", samples=affine_samples(1),
+              like="torch.nn.functional.rms_norm", args=_WEIGHT, shapes="x's", raises=_NO_ROW,
               doc="x / sqrt(mean(x**2) + eps) * weight over the last axis")
 
 softmax.kernel(CPU, dt.FLOATS, launch=row_launch(24))(softmax_rows)

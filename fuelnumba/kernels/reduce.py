@@ -43,17 +43,16 @@ class Rule(NamedTuple):
     ref: Callable[..., Any]
     domain: str
     doc: str
-    reference: str = ""
     mean: bool = False
     widen: bool = False  # f32 blocks add up in f64
 
 
 RULES = {
-    "sum": Rule("radd", 0, np.sum, "sum", "the sum; 0 of nothing", "SumDim", widen=True),
-    "mean": Rule("radd", 0, np.mean, "division", "the mean; NaN of nothing", "MeanDim", True, widen=True),
+    "sum": Rule("radd", 0, np.sum, "sum", "the sum; 0 of nothing", widen=True),
+    "mean": Rule("radd", 0, np.mean, "division", "the mean; NaN of nothing", mean=True, widen=True),
     "prod": Rule("rmul", 1, np.prod, "sum", "the product; 1 of nothing", widen=True),
-    "max": Rule("maximum", None, np.max, "any", "the largest; NaN if any is NaN", "MaxDim"),
-    "min": Rule("minimum", None, np.min, "any", "the smallest; NaN if any is NaN", "MinDim"),
+    "max": Rule("maximum", None, np.max, "any", "the largest; NaN if any is NaN"),
+    "min": Rule("minimum", None, np.min, "any", "the smallest; NaN if any is NaN"),
     "any": Rule("maximum", 0, np.any, "truth", "True if any is true"),
     "all": Rule("minimum", 1, np.all, "truth", "True if all are true"),
 }
@@ -434,7 +433,9 @@ def declare(name: str, rule: Rule) -> OpDef:
         return rule.ref(upcast(x), axis=axis, keepdims=keepdims)
 
     made = op(name, "reduce", "x", infer=infer, attrs={"axis": Axes(None), "keepdims": Bool(False)}, ref=ref,
-              domain=rule.domain, samples=samples, reference=rule.reference, doc=rule.doc + " over the axes")
+              domain=rule.domain, samples=samples, like=f"numpy.{name}, torch.{'a' * (name in ('max', 'min'))}{name}",
+              raises={} if rule.init is not None else {"ShapeError": "an axis that is reduced has length 0"},
+              doc=rule.doc + " over the axes")
     # The first kernel that accepts the operands is taken.
     types = DOMAINS[rule.domain]
     made.kernel(CPU, types, launch=column_launch(rule), strided=True, accepts=whole_columns(rule))(reduce_columns)
@@ -442,7 +443,7 @@ def declare(name: str, rule: Rule) -> OpDef:
     return made
 
 
-def declare_arg(name: str, combine: str, reference: str) -> OpDef:
+def declare_arg(name: str, combine: str) -> OpDef:
     def infer(x: Aval, *, axis: int, keepdims: bool) -> Aval:
         check_domain(name, "any", x)
         refuse_empty(name, x, (axis,))
@@ -457,7 +458,8 @@ def declare_arg(name: str, combine: str, reference: str) -> OpDef:
             yield (a,), {"axis": axis, "keepdims": axis == 1}
 
     made = op(name, "reduce", "x", infer=infer, attrs={"axis": Axis(), "keepdims": Bool(False)}, ref=ref,
-              domain="any", samples=arg_samples, reference=reference,
+              domain="any", samples=arg_samples, like=f"numpy.{name}, torch.{name}", gives="i64",
+              raises={"ShapeError": "the axis has length 0"},
               doc=f"the first place of the {combine} along an axis; the first NaN if there is one")
     types = DOMAINS["any"]
     made.kernel(CPU, types, launch=arg_column_launch(combine), strided=True,
@@ -467,5 +469,5 @@ def declare_arg(name: str, combine: str, reference: str) -> OpDef:
 
 
 REDUCTIONS = {name: declare(name, rule) for name, rule in RULES.items()}
-argmax = declare_arg("argmax", "maximum", "ArgMaxDim")
-argmin = declare_arg("argmin", "minimum", "ArgMinDim")
+argmax = declare_arg("argmax", "maximum")
+argmin = declare_arg("argmin", "minimum")

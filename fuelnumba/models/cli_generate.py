@@ -23,7 +23,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "generate",
         help="continue a text with a language model",
-        description="Continue a text with a Llama-architecture model from a GGUF file, on CPU.",
+        description="Continue a text with a Llama-architecture model from a GGUF file.",
     )
     add = parser.add_argument
     add("prompt", metavar="PROMPT")
@@ -41,6 +41,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     add("--top-p", type=float, default=1.0, metavar="P", help="choose among the best of joint probability P")
     add("--seed", type=int, metavar="S", help="the same seed gives the same text")
     add("--threads", type=_positive, metavar="N", help="threads to compute with (default: all processors)")
+    add("--device", default="cpu", metavar="D", help="cpu, vulkan, vulkan:1, vulkan:NAME (default: %(default)s)")
     return parser
 
 
@@ -87,7 +88,7 @@ def _generate(args: argparse.Namespace) -> int:
         sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a character must not end the text
 
     with _progress() as progress:
-        model = TextGenerator.load(path, progress)
+        model = TextGenerator.load(path, progress, args.device)
         pieces = model.stream(model.encode(args.prompt, args.chat), args.max_tokens, sampler, progress)
         status = 0
         try:

@@ -63,7 +63,10 @@ class TextGenerator:
         tokenizer: Tokenizer,
         name: str = "the model",
         rope_factors: np.ndarray[Any, Any] | None = None,
+        device: str = "cpu",
     ) -> None:
+        self.device = fuelnumba.device(device)
+        params = fuelnumba.to_device(params, self.device)
         self.config, self.params, self.tokenizer, self.name = config, params, tokenizer, name
         self._rope_factors = rope_factors
         self.cache = KVCache.empty(config, 0)
@@ -71,14 +74,16 @@ class TextGenerator:
         self._traced_seconds = 0.0
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], progress: Progress | None = None) -> TextGenerator:
-        """Open a GGUF file and unpack its weights. Raises ModelFileError, UnsupportedModelError."""
+    def load(cls, path: str | os.PathLike[str], progress: Progress | None = None, device: str = "cpu") -> TextGenerator:
+        """Open a GGUF file and unpack its weights, to the memory of a device. Raises ModelFileError, UnsupportedModelError,
+        BackendError."""
+        fuelnumba.device(device)  # when it is not there, that is said at once
         with open_gguf(path) as file:
             tokenizer = Tokenizer.from_gguf(file)
             report = None if progress is None else lambda done, total: progress("loading", done, total)
             weights = load_weights(file, report)
             factors = weights.get("rope_factors")
-            return cls(file.config, prepare(file.config, weights, 0), tokenizer, file.name, factors)
+            return cls(file.config, prepare(file.config, weights, 0), tokenizer, file.name, factors, device)
 
     def encode(self, prompt: str, chat: bool = False) -> list[int]:
         """The prompt's tokens; with `chat`, as a user's message in the model's own template."""
@@ -160,8 +165,9 @@ class TextGenerator:
             )
         if self.cache.capacity < wanted:
             capacity = min(room, max(LEAST_CAPACITY, 1 << (wanted - 1).bit_length()))
-            self.params |= position_params(self.config, self._rope_factors, capacity)
-            self.cache = KVCache.empty(self.config, capacity)
+            positions = position_params(self.config, self._rope_factors, capacity)
+            self.params |= fuelnumba.to_device(positions, self.device)
+            self.cache = fuelnumba.to_device(KVCache.empty(self.config, capacity), self.device)
 
     def _step(
         self, tokens: np.ndarray[Any, Any], position: int, progress: Progress | None
@@ -182,7 +188,7 @@ class TextGenerator:
             fuelnumba.on_compile(None)
         if step.compilations > compilations:
             self._traced_seconds += traced
-        return logits
+        return np.asarray(logits)
 
 
 def _count(n: int, what: str) -> str:

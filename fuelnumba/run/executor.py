@@ -7,6 +7,7 @@ writes the addresses of its arrays into a frame, hands the table to the walker, 
 from __future__ import annotations
 
 import ctypes
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from .memory import Recycler, address, aligned_bytes
 # since threads that sleep take that long to wake
 WORTH_DIVIDING = 200_000
 WORTH_WAKING = 2_000_000
+SMALL = 16 * 1024  # bytes: a result up to here is an array of its own, since NumPy finds memory for it faster than we do
 WORTH_RELEASING = 100_000  # 3 us: for less, letting go of the GIL and taking it again is not worth its time
 
 
@@ -89,6 +91,11 @@ class Instance(Bound):
         self.user_arrays = {
             id(s): [(p.storage.id, number(p.offset), tuple(map(number, la.shape)), tuple(map(number, la.strides)), d)
                     for p, la, d in s.arrays] for s in plan.launches if s.user is not None}
+        uses = Counter(o.storage.id for o in plan.outputs)
+        self.small = {o.storage.id for o in plan.outputs
+                      if o.donated is None and uses[o.storage.id] == 1 and number(o.storage.nbytes) <= SMALL}
+        self.results = [(*o, o[0] in self.small) for o in self.outputs]
+        self.forms = [(k, o.form) for k, o in enumerate(plan.outputs) if o.form != "array"]
         self.recyclers = {o.storage.id: Recycler(number(o.storage.nbytes)) for o in plan.outputs if o.donated is None}
         self.frames: list[Frame] = []
         self.alone = cpu.alone()
@@ -117,7 +124,7 @@ class Instance(Bound):
         return {id(step) for step, row in zip(self.sites, self.rows) if row[3]}
 
     # ------------------------------------------------------------------------------------------- a call
-    def __call__(self, arguments: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    def __call__(self, arguments: Sequence[Any]) -> list[Any]:
         """Run on arrays and Python scalars, in the order of the graph's inputs. Raises FuelIndexError, ArgumentError."""
         if self.fits is not None:
             self.fits.check(arguments, self.lengths)
@@ -134,11 +141,16 @@ class Instance(Bound):
                     bases[sid] = frame.scalar_address + 8 * slot
                 else:
                     bases[sid] = address(arguments[k])
-            results = []
+            results: list[Any] = []
             made: dict[int, tuple[np.ndarray[Any, Any], int]] = {}
-            for sid, shape, dtype, donated in self.outputs:
+            for sid, shape, dtype, donated, small in self.results:
                 if donated is not None:
                     results.append(arguments[donated])
+                    continue
+                if small:
+                    array = np.empty(shape, dtype)
+                    bases[sid] = address(array)
+                    results.append(array)
                     continue
                 pair = made.get(sid)
                 if pair is None:
@@ -154,6 +166,8 @@ class Instance(Bound):
                 self._walk(frame)
             if frame.status_view[0]:
                 raise self.fault(frame.status_view)
+            for k, form in self.forms:
+                results[k] = results[k].item() if form == "python" else results[k][()]
         except BaseException:
             frame.status[:] = 0  # what a kernel had reported is not the next call's
             raise

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..compiler.plan import Plan
 from ..core.dims import MIN_SYMBOL, Dim, Extent
-from ..core.tree import TreeDef
+from ..core.treecode import matcher
 from ..trace import guards
-from .arguments import Signature
+from .arguments import Signature, leaf_tests
 from .fits import Fits
 from .target import Target
+
+WORTH_WRITING = 16  # calls of one kind, after which code that tells them pays
 
 
 @dataclass(eq=False)
@@ -22,14 +24,21 @@ class Specialisation:
     key: Signature  # structure, static values, leaf kinds
     pattern: tuple[tuple[Extent, ...] | None, ...]  # per leaf: its shape, lengths that vary as Dims
     plan: Plan
-    out_tree: TreeDef
-    out_constants: list[tuple[int, Any]]  # results that are no arrays: position, value
+    build: Callable[[Sequence[Any]], Any] | None  # what is returned, of the results; None: the only one
     guards: guards.GuardSet
     scalars: dict[int, str]
     fits: Fits | None  # of the Python ints among the arguments
     trace_seconds: float
-    target: Target
+    ready: Callable[..., Any]  # makes an instance of the plan: see Target.instance
     instances: dict[Signature, Any] = field(default_factory=dict)  # lengths -> the target's instance
+
+    def stranger(self, static: Signature) -> str | None:
+        """What differs in a static object that is equal to this one's and is another: equality need not ask for all that the
+        function reads. None if nothing does."""
+        for (name, _, old), (_, _, now) in zip(self.key[2], static):
+            if now is not old and (difference := self.guards.unlike(now, old, name)) is not None:
+                return difference
+        return None
 
     def bind(self, shapes: Sequence[tuple[int, ...] | None]) -> dict[str, int] | None:
         """The symbols' values for these shapes, or None when they do not fit."""
@@ -69,3 +78,24 @@ class Specialisation:
             return set()
         divided = next(reversed(self.instances.values())).divided()
         return {k for k, step in enumerate(self.plan.launches) if id(step) in divided}
+
+
+class Route:
+    """Where a call of one kind goes. Calls that come again are told by code that is written for them."""
+
+    __slots__ = ("chosen", "hits", "instance", "match", "special", "static")
+
+    def __init__(self, special: Specialisation, instance: Any) -> None:
+        self.special, self.instance = special, instance
+        self.hits = 0
+        self.match: Callable[[tuple[Any, ...]], list[Any] | None] | None = None
+        self.static: Signature | None = None  # the entries of a call that `match` is for
+        self.chosen: Target | None = None  # and what `with device(...)` chose there
+
+    def taken(self, key: Signature, leaves: Sequence[Any], static: Signature, target: Target | None) -> bool:
+        """Count a call; is there code that tells the next ones?"""
+        self.hits += 1
+        if self.hits == WORTH_WRITING:
+            self.match, self.static = matcher(key[0], leaf_tests(key[1], leaves)), static
+            self.chosen = target
+        return self.match is not None

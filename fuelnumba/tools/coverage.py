@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .. import ops  # noqa: F401  (declares all ops)
 from ..core import dtypes as dt
 from ..core.ops import OPS, OpDef
+from ..trace.documentation import counterpart
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,14 +26,14 @@ LEGEND = "; ".join(f"{group}: {' '.join(names)}" for group, names in _GROUPS.ite
 
 def operations() -> list[OpDef]:
     """The ops a user can call, by kind, then by name."""
-    found = [o for o in OPS.values() if o.kind != "leaf"]
+    found = [o for o in OPS.values() if o.is_public]
     return sorted(found, key=lambda o: ((*_KINDS, o.kind).index(o.kind), o.name))
 
 
 def records() -> list[dict[str, Any]]:
-    """One record per op; `dtypes` maps each backend to the dtypes the op's first array may have there, and `reference` is
-    the op's name in the reference system, or empty."""
-    return [{"name": o.name, "reference": o.reference, "kind": o.kind, "dtypes": o.dtypes(), "doc": o.doc}
+    """One record per op; `dtypes` maps each backend to the dtypes the op's first array may have there, and `like`
+    names what does the same elsewhere, in NumPy, SciPy or PyTorch."""
+    return [{"name": o.name, "like": counterpart(o), "kind": o.kind, "dtypes": o.dtypes(), "doc": o.doc}
             for o in operations()]
 
 
@@ -52,13 +53,13 @@ def markdown() -> str:
     """A table per kind of op."""
     lines = []
     for kind in dict.fromkeys(o.kind for o in operations()):
-        lines += [f"**{kind}**", "", f"| op | {' | '.join(BACKENDS)} | reference system | what it is |",
+        lines += [f"**{kind}**", "", f"| op | {' | '.join(BACKENDS)} | like | what it is |",
                   f"| --- | {'--- | ' * len(BACKENDS)}--- | --- |"]
         for o in operations():
             if o.kind == kind:
                 served = [grouped(o.dtypes().get(b, [])) for b in BACKENDS]
                 doc = o.doc.replace("|", "\\|").replace("*", "\\*")
-                lines.append(f"| `{o.name}` | {' | '.join(served)} | {o.reference} | {doc} |")
+                lines.append(f"| `{o.name}` | {' | '.join(served)} | {counterpart(o)} | {doc} |")
         lines.append("")
     return "\n".join([*lines, LEGEND])
 
@@ -69,10 +70,10 @@ def table() -> Table:
     from rich.table import Table
 
     out = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("name", "kind", "reference", *BACKENDS):
+    for heading in ("name", "kind", *BACKENDS):
         out.add_column(heading, no_wrap=True)
     out.add_column("doc", ratio=1)
     for o in operations():
         served = [grouped(o.dtypes().get(b, [])) for b in BACKENDS]
-        out.add_row(o.name, o.kind, o.reference, *served, escape(o.doc))
+        out.add_row(o.name, o.kind, *served, escape(o.doc))
     return out

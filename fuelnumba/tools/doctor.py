@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..core.errors import CacheError, FuelError
+from ..core.errors import BackendError, CacheError, FuelError
 
 _FEATURES = ("avx512f", "avx2", "avx", "fma", "f16c", "avx512bf16", "avx512fp16", "amx-bf16", "neon", "sve", "bf16")
 _MODEL_PACKAGES = {"gguf": "gguf", "tokenizers": "tokenizers", "safetensors": "safetensors", "jinja2": "Jinja2"}
@@ -43,6 +43,7 @@ def examine() -> Iterator[Finding]:
     yield _examined("threads", _threads)
     yield _examined("blas", _blas)
     yield _examined("cache", _cache)
+    yield from _vulkan()
     yield _examined("self check", _self_check)
     yield _examined("models", _models)
     yield _examined("model file", _model_file)
@@ -51,10 +52,14 @@ def examine() -> Iterator[Finding]:
 def _examined(what: str, look: Callable[[], tuple[str, str]]) -> Finding:
     try:
         return Finding(what, *look())
-    except FuelError as err:
-        return Finding(what, "broken", f"{err.what}: {err.cure}" if err.cure else err.what)
     except Exception as err:  # the doctor reports whatever is wrong
-        return Finding(what, "broken", f"{type(err).__name__}: {' '.join(str(err).split())}")
+        return Finding(what, "broken", _told(err))
+
+
+def _told(err: Exception) -> str:
+    if isinstance(err, FuelError):
+        return f"{err.what}: {err.cure}" if err.cure else err.what
+    return f"{type(err).__name__}: {' '.join(str(err).split())}"
 
 
 def _version(package: str) -> tuple[str, str]:
@@ -107,6 +112,27 @@ def _cache() -> tuple[str, str]:
         pass
     size = readable(sum(k.nbytes for k in found))
     return "ok", f"{folder}: {len(found)} kernels, {size}, mode {folder.stat().st_mode & 0o777:o}"
+
+
+def _vulkan() -> Iterator[Finding]:
+    """A line for each device; without the package, the loader or a driver there is none, which is no fault."""
+    try:
+        from ..vk.api import has_validation
+        from ..vk.device import list_devices
+        from ..vk.spirv import library_folder
+
+        found = list_devices()
+    except Exception as err:
+        yield Finding("vulkan", "missing" if isinstance(err, BackendError) else "broken", _told(err))
+        return
+    if not found:
+        yield Finding("vulkan", "missing", "its loader found no device: see the driver's manual")
+    for info in found:
+        yield Finding("vulkan", "missing" if info.missing else "ok", str(info))
+    yield Finding("validation", *(("ok", "with FUELNUMBA_VULKAN_VALIDATION=1") if has_validation() else
+                                  ("missing", "only for developers of kernels: apt install vulkan-validationlayers")))
+    if library_folder() is None:
+        yield Finding("shaders", "missing", 'libglslang, which compiles fused kernels: pip install "fuelnumba[vulkan]"')
 
 
 def _self_check() -> tuple[str, str]:

@@ -19,7 +19,7 @@ from ..core.source import Location, user_location
 from . import promote
 from .foreign import check_array, described, instead
 from .promote import Operand
-from .traced import Narrowing, Trace, Traced, check_alive, located, running_trace
+from .traced import Narrowing, Trace, Traced, check_alive, in_form, located, running_trace
 
 
 @located
@@ -180,7 +180,8 @@ def as_tensor(value: Any, dtype: Any = None) -> Any:
     o = operand(trace, "", "x", value)
     node = o.node if o.node is not None else promote.full(o.value, (), o.dtype, where)
     if dtype is not None:
-        return trace.wrap(promote.cast(node, dtype_of(dtype), where), None, where)
+        form = None if not isinstance(value, Traced) or value.weak is not None else value.form
+        return trace.wrap(promote.cast(node, dtype_of(dtype), where), None, where, form)
     return trace.wrap(node, o.weak, where)
 
 
@@ -191,7 +192,7 @@ def full(value: Any, shape: Any, dtype: Any) -> Any:
     shape, dtype = check_shape(shape), dtype_of(dtype)
     check_size("full", Aval(shape, dtype))
     if isinstance(value, (Traced, np.ndarray)):
-        return broadcast_to(cast_to_fit(value, dtype, "full"), shape)
+        return in_form(broadcast_to(cast_to_fit(value, dtype, "full"), shape), "array")
     if not isinstance(value, (bool, int, float, Dim, np.generic)) or isinstance(value, np.complexfloating):
         raise ArgumentError(f"full(): the value cannot be {described(value)}", cure="give a number, or an array without axes")
     where = user_location()
@@ -204,7 +205,8 @@ def cast(x: Any, dtype: Any) -> Any:
     x, dtype = as_tensor(x), dtype_of(dtype)
     if x.node.dtype is dtype:
         return x if x.weak is None else x.origin.wrap(x.node, None, x.where)
-    return call("cast", x, dtype=dtype)
+    out = call("cast", x, dtype=dtype)
+    return out if x.weak is not None or x.form is None else in_form(out, x.form)
 
 
 @located

@@ -14,7 +14,7 @@ import importlib.util
 import sys
 import types
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -49,8 +49,8 @@ _SHADOWED = (types.FunctionType, staticmethod, classmethod)  # an entry of the i
 
 
 @dataclass(frozen=True, slots=True)
-class _Self:
-    """The first argument, captured by nested code."""
+class _Local:
+    """An argument that is known, captured by nested code."""
 
     value: Any
 
@@ -62,14 +62,15 @@ class Collector:
     meets no new names and classes; only the last one's guards count.
     """
 
-    def __init__(self, fn: Any, bound_self: Any, defaults: bool) -> None:
+    def __init__(self, fn: Any, bound_self: Any, statics: Mapping[str, Any], defaults: bool) -> None:
         self.root = fn
         self.bound_self = bound_self
+        self.statics = statics
         self.defaults = defaults
         self.names: set[str] = set()
         self.everything = False
         self.classes: dict[type, None] = {}
-        self.scans: dict[tuple[int, str | None], tuple[types.CodeType, Reads]] = {}
+        self.scans: dict[tuple[int, frozenset[str]], tuple[types.CodeType, Reads]] = {}
         self.plain = plain_function(fn)
         self.globals = self.plain.__globals__ if self.plain else {}
         self.user = UserCode(self.plain)
@@ -79,6 +80,7 @@ class Collector:
         before = (len(self.names), self.everything, len(self.classes))
         self.guards: list[Guard] = []
         self.shapes: dict[int, tuple] = {}
+        self.objects: dict[int, tuple] = {}
         self.watched: list[tuple[str, Any, str]] = []
         self.done: set[Any] = set()
         self.queue: deque[tuple[types.FunctionType, Any, str]] = deque()
@@ -87,6 +89,9 @@ class Collector:
             self.value(self.root, name_of(self.root), True)
         else:
             self.wrapped(self.root, self.bound_self, name_of(self.root))
+        for name, value in self.statics.items():
+            self.begin(name, None)
+            self.value(value, name, True)
         classes = 0
         while self.queue or classes < len(self.classes):
             while self.queue:
@@ -164,39 +169,38 @@ class Collector:
         if inner is not None:
             self.wrapped(inner, bound, path)
         env = dict(zip(f.__code__.co_freevars, f.__closure__ or ()))
-        first = f.__code__.co_varnames[0] if f.__code__.co_argcount else None
-        self.code(f, f.__code__, env, bound, path, first)
+        known = dict(self.statics) if f is self.plain else {}
+        if bound is not None and f.__code__.co_argcount:
+            known[f.__code__.co_varnames[0]] = bound
+        self.code(f, f.__code__, env, known, path)
 
     def code(
-        self, f: Any, code: types.CodeType, env: dict[str, Any], bound: Any, path: str, first: str | None
+        self, f: Any, code: types.CodeType, env: dict[str, Any], known: dict[str, Any], path: str
     ) -> None:
-        """`env` has the cells of the function by name, and under `first` the instance if captured."""
-        if bound is None:
-            first = None
-        key = (id(code), first)
+        """`env` has the cells of the function by name, `known` the locals whose values are known."""
+        key = (id(code), frozenset(known))
         if key not in self.scans:
-            self.scans[key] = (code, scan(code, first))  # with the code object, so that its id stays its own
+            self.scans[key] = (code, scan(code, known.keys()))  # with the code object, so that its id stays its own
         reads = self.scans[key][1]
         self.names |= reads.names
         self.everything |= reads.everything
         inner = {name: cell for name, cell in env.items() if name not in code.co_cellvars}
-        if first is not None and first in code.co_cellvars:
-            inner[first] = _Self(bound)
+        inner |= {name: _Local(value) for name, value in known.items() if name in code.co_cellvars}
         for chain in reads.chains:
-            self.chain(f, chain, inner, bound, path)
+            self.chain(f, chain, inner, known, path)
         for chain in reads.stores:
-            self.store(f, chain, inner, bound, path)
+            self.store(f, chain, inner, known, path)
         for const in code.co_consts:
             if isinstance(const, types.CodeType):
-                self.code(f, const, inner, bound, path, None)
+                self.code(f, const, inner, {}, path)
 
     # Chains
 
-    def start(self, f: Any, chain: Chain, env: dict[str, Any], bound: Any, path: str) -> tuple[str, Any]:
+    def start(self, f: Any, chain: Chain, env: dict[str, Any], known: dict[str, Any], path: str) -> tuple[str, Any]:
         """Path and value of a root, which gets its guard."""
         name = chain.root
-        if chain.kind == "self":
-            return name, bound
+        if chain.kind == "local":
+            return name, known[name]
         if chain.kind == "import":
             try:
                 full = importlib.util.resolve_name(name, f.__globals__.get("__package__"))
@@ -205,7 +209,7 @@ class Collector:
             return full, sys.modules.get(full, MISSING)
         if chain.kind == "deref":
             cell = env.get(name)
-            if isinstance(cell, _Self):
+            if isinstance(cell, _Local):
                 return name, cell.value
             if cell is None:
                 return name, MISSING
@@ -221,8 +225,8 @@ class Collector:
         self.slot(label, space, name, value, dict.get)
         return label, f.__builtins__.get(name, MISSING) if value is MISSING else value
 
-    def chain(self, f: Any, chain: Chain, env: dict[str, Any], bound: Any, path: str) -> None:
-        label, value = self.start(f, chain, env, bound, path)
+    def chain(self, f: Any, chain: Chain, env: dict[str, Any], known: dict[str, Any], path: str) -> None:
+        label, value = self.start(f, chain, env, known, path)
         self.begin(label, chain.where)
         for attr in chain.attrs:
             if value is MISSING:
@@ -236,7 +240,7 @@ class Collector:
         if value is not MISSING and chain.escapes:
             self.value(value, label, True)
 
-    def store(self, f: Any, chain: Chain, env: dict[str, Any], bound: Any, path: str) -> None:
+    def store(self, f: Any, chain: Chain, env: dict[str, Any], known: dict[str, Any], path: str) -> None:
         """Remember where the function writes to, without guarding it."""
         if chain.kind == "global":
             if not chain.attrs:
@@ -244,10 +248,10 @@ class Collector:
                 return
         elif chain.kind == "deref" and not chain.attrs:
             cell = env.get(chain.root)
-            if cell is not None and not isinstance(cell, _Self):
+            if cell is not None and not isinstance(cell, _Local):
                 self.watched.append((f"closure {chain.root}", cell, "cell_contents"))
             return
-        label, value = self.start(f, chain, env, bound, path)
+        label, value = self.start(f, chain, env, known, path)
         for attr in chain.attrs[:-1]:
             value = peek(value, attr)
             label = f"{label}.{attr}"
@@ -383,9 +387,12 @@ class Collector:
         for name, value in zip(names, values):
             self.slot(f"{path}.{name}", v, name, value)
             self.value(value, f"{path}.{name}", True)
+        keys = None
         if hasattr(v, "__dict__"):
             absent = None if self.everything or isinstance(v, RECORDS) else self._absent(cls, own)
-            self.guards.append(Keys(path, v, absent, frozenset(own)))
+            keys = Keys(path, v, absent, frozenset(own))
+            self.guards.append(keys)
+        self.objects[id(v)] = (v, names, values, keys)
         self.watched.append((path, v, ""))
 
     def _absent(self, cls: type, own: dict[str, Any]) -> frozenset[str]:

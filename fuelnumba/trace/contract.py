@@ -12,7 +12,7 @@ from ..core.errors import ArgumentError, AxisError, ShapeError, UnsupportedFunct
 from ..core.layout import Shape
 from ..core.ops import broadcast_shapes, check_axis, fmt
 from .apply import as_tensor, broadcast_to, call, permute, reshape
-from .traced import located, refuse
+from .traced import in_form, located, refuse
 
 
 @located
@@ -36,7 +36,8 @@ def matmul(a: Any, b: Any) -> Any:
     out = _matrices(a, b)
     if column:
         out = call("squeeze", out, axis=out.ndim - 1)
-    return call("squeeze", out, axis=out.ndim - (1 if column else 2)) if row else out
+    out = call("squeeze", out, axis=out.ndim - (1 if column else 2)) if row else out
+    return in_form(out, "scalar")
 
 
 def _matrices(a: Any, b: Any) -> Any:

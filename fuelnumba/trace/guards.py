@@ -25,7 +25,8 @@ from __future__ import annotations
 import functools
 import types
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from operator import eq, is_
 from typing import Any
 
@@ -33,9 +34,9 @@ import numpy as np
 
 from .collector import Collector
 from .objects import CONTAINERS, MISSING, SCALARS, is_library_class, peek
-from .watch import Elements, Guard, Memory, Slot, all_same, form, strict
+from .watch import Elements, Guard, Memory, Slot, all_same, changed, form, strict
 
-__all__ = ["GuardSet", "collect"]
+__all__ = ["GuardSet", "collect", "holding"]
 
 #: Objects that the search for leaked tracers looks at.
 MAX_LOOKED_AT = 100_000
@@ -45,10 +46,11 @@ class GuardSet:
     """The guards of one trace. `check` is safe from several threads."""
 
     def __init__(
-        self, guards: list[Guard], shapes: dict[int, tuple], watched: list[tuple[str, Any, str]]
+        self, guards: list[Guard], shapes: dict[int, tuple], watched: list[tuple[str, Any, str]], objects: dict[int, tuple]
     ) -> None:
         self.guards = guards
         self._shapes = shapes  # id of a container or dataclass -> what it was made of
+        self._objects = objects  # id of an instance we look into -> itself, the attributes that count, their values, its Keys
         self._watched = watched  # where a tracer may have been put: path, holder, attribute or ""
         slots = [g for g in guards if isinstance(g, Slot)]
         items = [g for g in slots if g.via is dict.get]
@@ -119,8 +121,6 @@ class GuardSet:
 
     def leaked(self, is_tracer: Callable[[Any], bool]) -> list[str]:
         """Names outside the function that hold a tracer now."""
-        out: list[str] = []
-        seen: set[int] = set()
         stack: list[tuple[str, Any]] = []
         for path, holder, name in self._watched:
             stack.append((path, peek(holder, name) if name else holder))
@@ -129,15 +129,29 @@ class GuardSet:
                 stack.append((g.path, g.read()))
             elif isinstance(g, Elements):
                 stack.append((g.path, g.holder))
-        stack.reverse()
-        while stack:
-            path, value = stack.pop()
-            if is_tracer(value):
-                out.append(path)
-            elif id(value) not in seen and len(seen) < MAX_LOOKED_AT:
-                seen.add(id(value))
-                stack += reversed(list(_inside(path, value)))
-        return list(dict.fromkeys(out))
+        return holding(stack, is_tracer)
+
+    def unlike(self, now: Any, old: Any, path: str, equal: bool = True) -> str | None:
+        """What of all that was watched in `old` is otherwise in `now`, in words; None if nothing is.
+
+        `equal` says that the two are equal by their classes' own word, which is enough where we do not look inside.
+        """
+        if now is old:
+            return None
+        if type(now) is type(old) and id(old) in self._objects:
+            _, names, values, keys = self._objects[id(old)]
+            for name, value in zip(names, values):
+                difference = self.unlike(peek(now, name), value, f"{path}.{name}", False)
+                if difference is not None:
+                    return difference
+            return None if keys is None else replace(keys, path=path, holder=now).difference(self._same)
+        if type(now) is type(old) and isinstance(old, tuple) and len(now) == len(old):
+            for k, (item, value) in enumerate(zip(now, old)):
+                difference = self.unlike(item, value, f"{path}[{k}]", equal)
+                if difference is not None:
+                    return difference
+            return None
+        return None if equal or self._same(now, old) else changed(path, old, now)
 
     def _same(self, now: Any, old: Any) -> bool:
         """Equality by value, `old` as it was when collected."""
@@ -170,6 +184,21 @@ class GuardSet:
         return all(self._same(getattr(now, k, MISSING), v) for k, v in zip(keys, values))
 
 
+def holding(values: list[tuple[str, Any]], is_tracer: Callable[[Any], bool]) -> list[str]:
+    """Where in these values, given with their names, a tracer is."""
+    out: list[str] = []
+    seen: set[int] = set()
+    stack = values[::-1]
+    while stack:
+        path, value = stack.pop()
+        if is_tracer(value):
+            out.append(path)
+        elif id(value) not in seen and len(seen) < MAX_LOOKED_AT:
+            seen.add(id(value))
+            stack += reversed(list(_inside(path, value)))
+    return list(dict.fromkeys(out))
+
+
 def _inside(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     """Parts of a value in which a tracer can hide."""
     if isinstance(value, (dict, types.MappingProxyType)):
@@ -188,16 +217,19 @@ def _inside(path: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield f"{path}.{name}", item
 
 
-def collect(fn: Callable[..., Any], bound_self: Any = None, *, defaults: bool = True) -> GuardSet:
+def collect(
+    fn: Callable[..., Any], bound_self: Any = None, statics: Mapping[str, Any] | None = None, *, defaults: bool = True
+) -> GuardSet:
     """Guards for all that `fn` reads from outside its arguments; call it right before `fn` is traced.
 
-    `bound_self` is the instance `fn` will get as first argument. `defaults=False` leaves out the defaults of
+    `bound_self` is the instance `fn` will get as first argument, `statics` are other arguments that are objects of this very
+    call, by name: what is read of them counts as read from outside. `defaults=False` leaves out the defaults of
     `fn` itself, for a caller that treats them as arguments.
     """
-    collector = Collector(fn, bound_self, defaults)
+    collector = Collector(fn, bound_self, statics or {}, defaults)
     while collector.run():
         pass
     for guard in collector.guards:
         if isinstance(guard, Memory):
             guard.freeze()
-    return GuardSet(collector.guards, collector.shapes, collector.watched)
+    return GuardSet(collector.guards, collector.shapes, collector.watched, collector.objects)

@@ -9,12 +9,13 @@ import numpy as np
 from ..core.dims import Dim, Extent, same
 from ..core.errors import ArgumentError, DTypeError, FuelIndexError, TracedConversionError
 from .apply import as_tensor, call, permute
-from .traced import Traced, located
+from .traced import Traced, in_form, located
 
 
 @located
 def getitem(x: Any, key: Any) -> Any:
-    items = _expand(x, key if isinstance(key, tuple) else (key,))
+    keys = key if isinstance(key, tuple) else (key,)
+    items = _expand(x, keys)
     out, axis = x, 0
     taken: tuple[int, Any] | None = None  # axis of `out` that the array indexes, and the array
     advanced: list[int] = []  # positions of ints and arrays in the key
@@ -36,9 +37,9 @@ def getitem(x: Any, key: Any) -> Any:
             axis += 1
             advanced.append(position)
     if taken is None:
-        return out
+        return in_form(out, "array" if any(item is Ellipsis for item in keys) else "scalar")
     at, indices = taken
-    out = call("take", out, indices, axis=at)
+    out = in_form(call("take", out, indices, axis=at), "array" if any(item is Ellipsis for item in keys) else "scalar")
     # NumPy: when ints and arrays stand apart, the axes of the array come first.
     if advanced[-1] - advanced[0] >= len(advanced) and at > 0:
         moved = range(at, at + indices.ndim)

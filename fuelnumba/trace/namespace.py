@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ..core.dims import same
 from ..core.errors import ArgumentError, DTypeError, FuelError
-from ..core.ops import OPS, OpDef
+from ..core.ops import OPS, Attr, Axis, Dtype, OpDef, ShapeAttr, proper_call
 from . import apply as ap
 from . import arrange, contract
 from .apply import apply, as_tensor, call
+from .documentation import documentation_of, inputs_of, signature_of
 from .traced import RAW, Traced, current_trace, located, refused
 
 Eager = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
@@ -25,15 +27,17 @@ def set_eager(run: Eager) -> None:
 
 def namespace() -> dict[str, Callable[..., Any]]:
     """name -> public function, for every op that is no leaf and for the front doors below."""
-    made = {name: public(op) for name, op in OPS.items() if op.kind != "leaf" and "uid" not in op.attrs}
-    made.update({name: _published(name, fn, OPS.get(name)) for name, fn in FRONT_DOORS.items()})
+    made = {name: public(op) for name, op in OPS.items() if op.is_public}
+    for name, fn in FRONT_DOORS.items():
+        op = _AT_THE_DOOR.get(name) or OPS[name]
+        made[name] = _published(fn, op, signature_of(op, inspect.signature(fn)))
     return dict(sorted(made.items()))
 
 
 def public(op: OpDef) -> Callable[..., Any]:
     """The function of one op: its arrays, then its parameters, by position or name."""
     signature = signature_of(op)
-    inputs = [n.rstrip("?").lstrip("*") for n in op.inputs]
+    inputs = inputs_of(op)
 
     def function(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs).arguments
@@ -50,32 +54,12 @@ def public(op: OpDef) -> Callable[..., Any]:
                                     cure=f"pass {name} too")
         return apply(op, *arrays, **bound)
 
-    return _published(op.name, function, op, signature)
+    return _published(function, op, signature)
 
 
-def signature_of(op: OpDef) -> inspect.Signature:
-    P = inspect.Parameter
-    params: list[inspect.Parameter] = []
-    for name in op.inputs:
-        if name.startswith("*"):
-            params.append(P(name[1:], P.VAR_POSITIONAL))
-        else:
-            default = None if name.endswith("?") else P.empty
-            params.append(P(name.rstrip("?"), P.POSITIONAL_OR_KEYWORD, default=default))
-    kind: Any = P.POSITIONAL_OR_KEYWORD
-    for name, attr in op.attrs.items():
-        last = params[-1] if params else None
-        if last is not None and (last.kind is P.VAR_POSITIONAL or (attr.default is P.empty
-                                                                   and last.default is not P.empty)):
-            kind = P.KEYWORD_ONLY
-        params.append(P(name, kind, default=attr.default))
-    return inspect.Signature(params)
-
-
-def _published(name: str, fn: Callable[..., Any], op: OpDef | None,
-               signature: inspect.Signature | None = None) -> Callable[..., Any]:
+def _published(fn: Callable[..., Any], op: OpDef, signature: inspect.Signature) -> Callable[..., Any]:
     """The function as users see it: runs on arrays too, and says what is wrong with a call."""
-    signature = signature or inspect.signature(fn)
+    name = op.name
 
     @located
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -92,23 +76,13 @@ def _published(name: str, fn: Callable[..., Any], op: OpDef | None,
             raise
         except RAW as err:
             raise refused(name, err) from err
-        raise ArgumentError(f"{name}(): {problem}", cure=f"its signature is {name}{signature}")
+        raise ArgumentError(f"{name}(): {problem}", cure=proper_call(name, signature))
 
     function.__name__ = function.__qualname__ = name
     function.__module__ = "fuelnumba.ops"
     function.__signature__ = signature  # type: ignore[attr-defined]
-    function.__doc__ = _doc(fn, op)
+    function.__doc__ = documentation_of(op, signature)
     return function
-
-
-def _doc(fn: Callable[..., Any], op: OpDef | None) -> str:
-    lines = [(op.doc if op is not None and op.doc else inspect.getdoc(fn) or "").rstrip(".") + "."]
-    if op is not None:
-        lines.append("")
-        lines += [f"Dtypes on {backend}: {' '.join(names)}" for backend, names in op.dtypes().items()]
-        if op.reference:
-            lines.append(f"In the reference system: {op.reference}")
-    return "\n".join(lines)
 
 
 # -------------------------------------------------------------------------------------- ops with a front door
@@ -126,7 +100,6 @@ def stack(*xs: Any, axis: int = 0) -> Any:
 
 
 def split(x: Any, parts: Any, axis: int = 0) -> list[Any]:
-    """Equal parts of an axis (an int), or cut at positions (a list): views."""
     return arrange.split(x, parts, axis)
 
 
@@ -139,7 +112,6 @@ def broadcast_to(x: Any, shape: Any) -> Any:
 
 
 def full(value: Any, shape: Any, dtype: Any) -> Any:
-    """A number repeated to a shape."""
     return ap.full(value, shape, dtype)
 
 
@@ -156,8 +128,6 @@ def matmul(a: Any, b: Any) -> Any:
 
 
 def write_slice(x: Any, src: Any, at: Any = 0) -> Any:
-    """x with src written into it from `at` on: one start per axis, of which one may be a traced integer; a
-    single start is that of axis 0. src is cast to x's dtype and gets missing leading axes."""
     x = as_tensor(x)
     src = ap.cast_to_fit(src, x.node.dtype, "write_slice")
     while src.ndim < x.ndim:
@@ -191,3 +161,18 @@ FRONT_DOORS: dict[str, Callable[..., Any]] = {
     "broadcast_to": broadcast_to, "cast": cast, "concat": concat, "full": full, "matmul": matmul, "reshape": reshape,
     "rope": rope, "split": split, "squeeze": squeeze, "stack": stack, "write_slice": write_slice,
 }
+
+# What there is to say of front doors that take something else than the op behind them, or have none.
+_DOOR: dict[str, Any] = {"kind": "leaf", "inputs": ("x",), "infer": lambda *_: None, "domain": "mixed"}
+_AT_THE_DOOR = {o.name: o for o in (
+    OpDef("split", **_DOOR, attrs={"parts": Attr(lambda v, _: v, kind="parts"), "axis": Axis(0)}, gives="list",
+          args={"parts": "how many equal parts, or the positions to cut at"}, shapes="x's, with the length of a part on the axis",
+          raises={"ShapeError": "the axis does not divide into so many parts"}, like="numpy.split, torch.tensor_split",
+          doc="parts of an axis, as views"),
+    OpDef("full", **_DOOR | {"inputs": ("value",)}, attrs={"shape": ShapeAttr(), "dtype": Dtype()}, gives="the given one",
+          args={"value": "a number, or an array that broadcasts to the shape", "shape": "the lengths of the result"},
+          shapes="the given one", like="numpy.full, torch.full", doc="a number repeated to a shape",
+          raises={"DTypeError": "there is no such dtype", "ShapeError": "a length is negative"}),
+    replace(OPS["squeeze"], attrs={"axis": Attr(lambda v, _: v, None, "axes")}),
+    replace(OPS["write_slice"], inputs=("x", "src"), attrs={"at": Attr(lambda v, _: v, 0, "starts")}),
+)}

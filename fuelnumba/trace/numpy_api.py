@@ -7,7 +7,8 @@ nearest covered one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -27,7 +28,7 @@ from . import contract, linalg
 from .apply import as_tensor, call, cast, reshape
 from .instead import nearest
 from .linalg import as_float, widened
-from .traced import RAW, Traced, check_numpys, fail, located, refuse, refused
+from .traced import RAW, Traced, check_numpys, fail, form_of, in_form, located, refuse, refused
 
 
 # -------------------------------------------------------------------------------- ufuncs that are not one op
@@ -97,13 +98,34 @@ _UFUNC_TABLE: dict[str, str | Callable[..., Any]] = {
 UFUNCS: dict[np.ufunc, str | Callable[..., Any]] = {getattr(np, n): f for n, f in _UFUNC_TABLE.items()}
 
 
+SCIPY = "scipy.special"
+# scipy.special's ufuncs whose op has another name
+_SCIPY_TABLE = {"expit": "sigmoid"}
+
+
+def home_of(ufunc: np.ufunc) -> str | None:
+    """The module that a ufunc belongs to: 'numpy', 'scipy.special', or None for one of the user's."""
+    for module in ("numpy", SCIPY):
+        if getattr(sys.modules.get(module), ufunc.__name__, None) is ufunc:
+            return module
+    return None
+
+
 def target_of(ufunc: np.ufunc) -> str | Callable[..., Any] | None:
-    """What a ufunc is in ops: what the table says, else the elementwise op of its name and number of operands."""
+    """What a ufunc is in ops: what the tables say, else the elementwise op of its name and number of operands."""
     found = UFUNCS.get(ufunc)
-    if found is None and isinstance(ufunc, np.ufunc):
-        op = OPS.get(ufunc.__name__)
+    if found is None and isinstance(ufunc, np.ufunc) and home_of(ufunc) is not None:
+        op = OPS.get(_SCIPY_TABLE.get(ufunc.__name__, ufunc.__name__))
         found = op.name if op is not None and op.is_elementwise and len(op.inputs) == ufunc.nin and ufunc.nout == 1 else None
     return found
+
+
+def in_loop_of(ufunc: np.ufunc, inputs: Sequence[Any]) -> list[Any]:
+    """The operands in the dtypes of the loop that a ufunc of SciPy's has for theirs: f64 as a rule, f32 for f32."""
+    given = [as_tensor(x) for x in inputs]
+    kinds = [{"b": bool, "i": int, "f": float}[x.weak] if x.weak else x.dtype for x in given]
+    loop = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout))  # type: ignore[arg-type]
+    return [as_tensor(x, dtype) for x, dtype in zip(given, loop)]
 
 
 REDUCE: dict[np.ufunc, str] = {
@@ -115,7 +137,8 @@ REDUCE: dict[np.ufunc, str] = {
 @located
 def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What `Tensor.__array_ufunc__` does."""
-    name = f"numpy.{ufunc.__name__}"
+    home = home_of(ufunc)
+    name = f"{home}.{ufunc.__name__}" if home else ufunc.__name__
     if kwargs.pop("out", None) is not None:
         raise TracedMutationError(f"{name}(..., out=...) writes into an array while tracing",
                                   cure="use the value the function returns")
@@ -137,7 +160,7 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
     try:
         if dtype is not None:
             inputs = tuple(ar.converted(ufunc.__name__, x, dtype, casting) for x in inputs)
-        return call(target, *inputs) if isinstance(target, str) else target(*inputs, **own)
+        return in_form(call(target, *inputs) if isinstance(target, str) else target(*inputs, **own), "scalar")
     except FuelError:
         raise
     except RAW as err:
@@ -278,12 +301,13 @@ def round_(a: Any, decimals: int = 0, out: Any = None) -> Any:
         return rint(a)
     if decimals == 0 or (decimals > 0 and not a.node.dtype.is_float):
         return call("round", a)
-    if not a.node.dtype.is_float:
-        raise UnsupportedFunctionError("numpy.round is not covered for integers with negative decimals",
-                                       cure="cast to floats first: np.round(x.astype(np.float64), -1)")
     scale = 10.0 ** abs(decimals)
     there, back = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
-    return call(back, call("round", call(there, a, scale)), scale)
+    rounded = call(back, call("round", call(there, a, scale)), scale)
+    if a.node.dtype.is_float:
+        return rounded
+    whole_ = cast(cast(rounded, dt.i64), a.node.dtype)  # what is rounded past the end of the range wraps around, as in NumPy
+    return whole_ if a.weak is None else a.origin.wrap(whole_.node, a.weak, a.where)
 
 
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
@@ -292,6 +316,11 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     if a1.shape != a2.shape:
         return False
     return call("all", call("equal", a1, a2))
+
+
+def imag(val: Any) -> Any:
+    x = as_tensor(val)
+    return in_form(ar.zeros_like(x), form_of(x))
 
 
 def astype(x: Any, dtype: Any, /, *, copy: Any = True, device: Any = None) -> Any:
@@ -353,7 +382,7 @@ FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.var: var, np.std: std, np.ptp: ptp, np.count_nonzero: count_nonzero,
     # elementwise
     np.where: where_, np.clip: clip, np.round: round_, np.around: round_, np.array_equal: array_equal,
-    np.astype: astype, np.real: as_tensor, np.imag: lambda val: ar.zeros_like(val), np.isin: isin,
+    np.astype: astype, np.real: as_tensor, np.imag: imag, np.isin: isin,
     # products
     np.dot: contract.dot, np.inner: contract.inner, np.outer: contract.outer, np.vdot: contract.vdot,
     np.tensordot: contract.tensordot, np.einsum: contract.einsum,
@@ -396,6 +425,20 @@ FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
 }
 
 
+# what a result without axes is, where the op that made it does not tell
+FORMS: dict[Callable[..., Any], str] = {
+    **dict.fromkeys((np.flip, np.inner, np.einsum, np.linalg.norm, np.linalg.matrix_norm), "scalar"),
+    **dict.fromkeys((np.copy, np.broadcast_to, np.broadcast_arrays, np.roll, np.tile, np.isin), "array"),
+    np.array_equal: "python",
+}
+
+
+def _formed(fn: Callable[..., Any], result: Any) -> Any:
+    """The result of a NumPy function; a Python number that it hands through has become an array."""
+    passed = isinstance(result, Traced) and result.form == "python" and fn not in (np.real, np.imag)
+    return in_form(result, FORMS.get(fn, "array")) if passed or fn in FORMS else result
+
+
 def _name(fn: Callable[..., Any]) -> str:
     module = (getattr(fn, "__module__", None) or "numpy").partition("._")[0]
     return f"{module}.{fn.__name__}"
@@ -410,8 +453,22 @@ def covered() -> list[str]:
     return sorted({f"numpy.{u.__name__}" for u in _NUMPYS if target_of(u) is not None} | _FUNCTION_NAMES)
 
 
+def covered_of_scipy() -> list[str]:
+    """Names of the functions of scipy.special that work on traced values. Imports SciPy."""
+    import scipy.special
+
+    return sorted(n for n, u in vars(scipy.special).items() if isinstance(u, np.ufunc) and target_of(u) is not None)
+
+
 def unsupported(name: str) -> NoReturn:
-    fail(UnsupportedFunctionError, f"{name} is not covered for traced values", nearest(name, covered()))
+    module, _, short = name.rpartition(".")
+    if module == SCIPY:
+        cure = f"of {SCIPY} are covered: {', '.join(covered_of_scipy())}. Compute it outside the jitted function and pass the result"
+    elif module:
+        cure = nearest(name, covered())
+    else:
+        cure = "write it with NumPy's functions, or declare it: fuelnumba.elementwise"
+    fail(UnsupportedFunctionError, f"{name} is not covered for traced values", cure)
 
 
 @located
@@ -423,7 +480,7 @@ def call_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
     for given in (*args, *kwargs.values()):
         check_numpys(given)
     try:
-        return implementation(*args, **kwargs)
+        return _formed(fn, implementation(*args, **kwargs))
     except FuelError:
         raise
     except RAW as err:

@@ -1,13 +1,14 @@
 """What a function reads from outside its locals, found in its bytecode.
 
-The code is scanned for chains `root.a.b`, the root being a global, a closure cell, an imported module or
-`self`. Strings count as attribute names where the code uses `getattr` or the like.
+The code is scanned for chains `root.a.b`, the root being a global, a closure cell, an imported module,
+`self` or a static argument. Strings count as attribute names where the code uses `getattr` or the like.
 """
 
 from __future__ import annotations
 
 import dis
 import types
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,7 +21,7 @@ __all__ = ["Chain", "Reads", "scan"]
 class Chain:
     """A read `root.a.b`. `escapes`: the value at its end goes somewhere we do not follow."""
 
-    kind: str  # "global", "deref", "self" or "import"
+    kind: str  # "global", "deref", "local" or "import"
     root: str
     attrs: tuple[str, ...]
     escapes: bool
@@ -44,8 +45,8 @@ _STORE = {"STORE_GLOBAL": "global", "STORE_DEREF": "deref"}
 _BY_NAME = {"getattr", "hasattr", "setattr", "attrgetter", "methodcaller"}
 
 
-def scan(code: types.CodeType, self_name: str | None) -> Reads:
-    """Find the chains of one code object. `self_name` is the local to follow as a root, if any."""
+def scan(code: types.CodeType, roots: Collection[str]) -> Reads:
+    """Find the chains of one code object. `roots` are the locals to follow: `self`, and arguments that are static."""
     reads = Reads()
     current: Chain | None = None
     copied: Chain | None = None
@@ -109,8 +110,8 @@ def scan(code: types.CodeType, self_name: str | None) -> Reads:
             reads.stores.append(start(_STORE[op], arg, instruction))
         elif op.startswith("LOAD_FAST"):
             loaded = arg[-1] if isinstance(arg, tuple) else arg
-            if self_name is not None and loaded == self_name:
-                current = start("self", loaded, instruction)
+            if loaded in roots:
+                current = start("local", loaded, instruction)
         elif op == "MATCH_CLASS":
             by_name = True
         elif op in ("LOAD_CONST", "LOAD_SMALL_INT"):

@@ -30,7 +30,19 @@ from . import arrange, contract, linalg, numpy_api
 from .apply import as_tensor, call, cast, permute
 from .indexing import getitem
 from .instead import by_meaning, nearest
-from .traced import Trace, Traced, check_alive, check_numpys, current_trace, fail, placed, refuse, tracing_into
+from .traced import (
+    Trace,
+    Traced,
+    check_alive,
+    check_numpys,
+    current_trace,
+    fail,
+    form_of,
+    in_form,
+    placed,
+    refuse,
+    tracing_into,
+)
 
 __all__ = ["Tensor", "Trace", "current_trace", "tracing_into"]
 
@@ -45,29 +57,34 @@ def _binary(op: str | _Binary) -> tuple[_Binary, _Binary]:
     record = op if callable(op) else lambda a, b: call(op, a, b)
 
     def forward(self: Any, other: Any) -> Any:
-        return NotImplemented if _defers(other) else record(self, other)
+        return NotImplemented if _defers(other) else _by_operator(record(self, other), self, other)
 
     def reflected(self: Any, other: Any) -> Any:
-        return NotImplemented if _defers(other) else record(other, self)
+        return NotImplemented if _defers(other) else _by_operator(record(other, self), other, self)
 
     return forward, reflected
 
 
+def _by_operator(result: Any, *operands: Any) -> Any:
+    """Of Python numbers an operator makes a Python number, and of all else without axes a scalar of NumPy's."""
+    pythons = all(x.form == "python" if isinstance(x, Traced) else not isinstance(x, (np.generic, np.ndarray)) for x in operands)
+    return in_form(result, "python" if pythons else "scalar")
+
+
 def _in_place(op: str | _Binary) -> _Binary:
-    """`x += y`: a new value for the name, of x's shape and dtype as in NumPy. Values without axes may widen, as NumPy's
-    scalars do."""
+    """`x += y`: a new value for the name, of x's shape and dtype as in NumPy. Scalars may widen, as NumPy's do."""
     forward, _ = _binary(op)
     name = op if isinstance(op, str) else op.__name__
 
     def assign(self: Any, other: Any) -> Any:
         result = forward(self, other)
-        if result is NotImplemented or not self.shape:
+        if result is NotImplemented or (not self.shape and form_of(self) != "array"):
             return result
         keeps_dtype = np.can_cast(result.dtype, self.dtype, "same_kind")
         if not keeps_dtype or not same_shape(result.shape, self.shape):
             fail(ShapeError if keeps_dtype else DTypeError, f"{name}() in place would make {result!r} of {self!r}",
                  "an in-place operator keeps shape and dtype: write it out, x = x + y for x += y")
-        return cast(result, self.dtype)
+        return in_form(cast(result, self.dtype), "array")
 
     return assign
 
@@ -82,7 +99,7 @@ def _compare(op: str) -> _Binary:
 
 
 def _unary(op: str) -> Callable[[Any], Any]:
-    return lambda self: call(op, self)
+    return lambda self: _by_operator(call(op, self), self)
 
 
 def _forbid(kind: type[FuelError], what: str, cure: str) -> Callable[..., NoReturn]:
@@ -170,7 +187,7 @@ class Tensor(Traced):
     __neg__, __abs__, __invert__ = _unary("negative"), _unary("absolute"), _unary("bitwise_not")
 
     def __pos__(self) -> Any:
-        return numpy_api.positive(self)
+        return _by_operator(numpy_api.positive(self), self)
 
     def __round__(self, ndigits: int | None = None) -> Any:
         return numpy_api.round_(self, ndigits or 0)
@@ -201,7 +218,7 @@ class Tensor(Traced):
 
     @property
     def imag(self) -> Any:
-        return arrange.zeros_like(self)
+        return numpy_api.imag(self)
 
     # -- the array API standard
     def __array_namespace__(self, /, *, api_version: Any = None) -> Any:

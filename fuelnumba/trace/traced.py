@@ -57,9 +57,9 @@ class Trace:
     active: bool = False
     refused: FuelError | None = None  # the latest error that a traced value raised on being looked into
 
-    def wrap(self, node: Node, weak: str | None = None, where: Location | None = None) -> Any:
+    def wrap(self, node: Node, weak: str | None = None, where: Location | None = None, form: str | None = None) -> Any:
         """The traced value of a node."""
-        return Traced.final(node, weak, self, where)
+        return Traced.final(node, weak, self, where, form)
 
 
 class _Stack(threading.local):
@@ -113,14 +113,17 @@ def _raised_at(err: Exception) -> Location | None:
 class Traced:
     """A value that is not known yet: its node tells shape and dtype.
 
-    `weak` is None for arrays and 'b', 'i' or 'f' for a traced Python scalar, which never widens an array.
+    `weak` is None for arrays and 'b', 'i' or 'f' for a traced Python scalar, which never widens an array. `form` says what a
+    value without axes is in NumPy where its op does not: see `form_of`.
     """
 
-    __slots__ = ("node", "origin", "weak", "where")
+    __slots__ = ("form", "node", "origin", "weak", "where")
     final: ClassVar[type[Traced]]
 
-    def __init__(self, node: Node, weak: str | None, trace: Trace, where: Location | None = None) -> None:
+    def __init__(self, node: Node, weak: str | None, trace: Trace, where: Location | None = None,
+                 form: str | None = None) -> None:
         self.node = node
+        self.form = form
         self.weak = weak
         self.origin = trace
         self.where = where
@@ -165,6 +168,31 @@ class Traced:
 
 
 Traced.final = Traced
+
+_ARRAYS = ("where", "copy", "contiguous", "write_slice")  # ops that give arrays, with and without axes
+
+
+def form_of(x: Traced) -> str:
+    """What the value is with NumPy: an "array", a "scalar" of NumPy's, or a "python" number.
+
+    Without axes, what is computed, reduced or taken out of an array is a scalar; what is moved, made or given is an array.
+    """
+    return "array" if x.shape else x.form or _form_by_op(x.node)
+
+
+def _form_by_op(node: Node) -> str:
+    while node.op.name == "cast":
+        node = node.inputs[0]
+    return "array" if node.op.is_view or node.op.kind == "leaf" or node.op.name in _ARRAYS else "scalar"
+
+
+def in_form(x: Any, form: str) -> Any:
+    """The same value, and where it has no axes, in that form; each one of a tuple."""
+    if isinstance(x, (tuple, list)):
+        return type(x)(in_form(v, form) for v in x)
+    if not isinstance(x, Traced) or x.shape or x.form == form:
+        return x
+    return x.origin.wrap(x.node, x.weak, x.where, form)
 
 
 def check_alive(x: Traced) -> None:

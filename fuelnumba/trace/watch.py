@@ -21,7 +21,7 @@ import numpy as np
 
 from .objects import MISSING, SCALARS, Missing, static
 
-__all__ = ["Elements", "Guard", "Keys", "Memory", "Raw", "Slot", "all_same", "form", "strict"]
+__all__ = ["Elements", "Guard", "Keys", "Memory", "Raw", "Slot", "all_same", "changed", "form", "strict"]
 
 #: Arrays up to this size are compared byte by byte.
 EXACT_BYTES = 64 * 1024
@@ -58,7 +58,7 @@ class Slot:
             return f"{self.path} was deleted"
         if self.value is MISSING:
             return f"{self.path} was defined as {_show(now)}"
-        return _changed(self.path, self.value, now)
+        return changed(self.path, self.value, now)
 
     def describe(self) -> str | None:
         if self.name == "__code__":
@@ -97,7 +97,7 @@ class Elements:
                 return f"{path}[{key!r}] was added"
             for key, value in old.items():
                 if holder[key] is not value and not same(holder[key], value):
-                    return _changed(f"{path}[{key!r}]", value, holder[key])
+                    return changed(f"{path}[{key!r}]", value, holder[key])
             return None if all_same(holder, self.keys, same) else f"the order of {path} changed"
         if isinstance(holder, (set, frozenset)):
             old_set = set(map(strict, self.values))
@@ -107,7 +107,7 @@ class Elements:
             return f"{path} lost elements" if len(holder) != len(self.values) else None
         for i, (now, value) in enumerate(zip(holder, self.values)):
             if now is not value and not same(now, value):
-                return _changed(f"{path}[{i}]", value, now)
+                return changed(f"{path}[{i}]", value, now)
         if len(holder) != len(self.values):
             return f"{path} changed from {len(self.values)} to {len(holder)} elements"
         return None
@@ -265,7 +265,7 @@ def _show(v: Any) -> str:
     return _repr.repr(v)
 
 
-def _changed(path: str, old: Any, new: Any) -> str:
+def changed(path: str, old: Any, new: Any) -> str:
     if isinstance(old, (types.FunctionType, type)) and type(old) is type(new):
         return f"{path} was redefined"
     a, b = _show(old), _show(new)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import re
+import threading
 import weakref
 from collections.abc import Callable
 from functools import cache
@@ -32,6 +33,7 @@ LAYER = "VK_LAYER_KHRONOS_validation"
 OUT_OF_MEMORY = (vulkan.VK_ERROR_OUT_OF_HOST_MEMORY, vulkan.VK_ERROR_OUT_OF_DEVICE_MEMORY)
 
 messages: list[str] = []  # what the validation layer said, when FUELNUMBA_VULKAN_VALIDATION=1
+devices: weakref.WeakSet[Any] = weakref.WeakSet()  # open ones: closed before the instance, and told of a fork
 _kept: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
@@ -94,14 +96,18 @@ def listed(call: Callable[..., int], *args: Any, kind: str) -> list[Any]:
 
 
 # ------------------------------------------------------------------------------------------------ the instance
+def has_validation() -> bool:
+    """Whether the validation layer is on this machine."""
+    found = listed(lib.vkEnumerateInstanceLayerProperties, kind="VkLayerProperties")
+    return any(ffi.string(layer.layerName).decode() == LAYER for layer in found)
+
+
 class Instance:
     """The process's connection with the loader; there is one."""
 
     def __init__(self) -> None:
         self.validates = os.environ.get("FUELNUMBA_VULKAN_VALIDATION") == "1"
-        found = [ffi.string(p.layerName).decode()
-                 for p in listed(lib.vkEnumerateInstanceLayerProperties, kind="VkLayerProperties")]
-        if self.validates and LAYER not in found:
+        if self.validates and not has_validation():
             raise BackendError(f"FUELNUMBA_VULKAN_VALIDATION=1, and the layer {LAYER} is not on this machine",
                                cure="apt install vulkan-validationlayers, or unset the variable")
         version = ffi.new("uint32_t*")
@@ -163,7 +169,7 @@ def instance() -> Instance:
         raise forked_error()
     if _instance is None:
         _instance = Instance()
-        atexit.register(_close_instance)  # devices are opened later, so they are closed before it
+        atexit.register(_close_instance)
     return _instance
 
 
@@ -179,12 +185,16 @@ def forked_error() -> BackendError:
 
 def _close_instance() -> None:
     if _instance is not None and not _forked:
+        for device in list(devices):
+            device.close()
         _instance.close()
 
 
 def _after_fork() -> None:
     global _forked
     _forked = _instance is not None
+    for device in list(devices):
+        device.lock = threading.RLock()  # another thread of the parent may have held it
 
 
 if hasattr(os, "register_at_fork"):

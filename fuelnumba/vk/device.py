@@ -5,11 +5,9 @@ The queue runs submissions one after another; a timeline semaphore counts them, 
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import threading
-import weakref
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,23 +15,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import vulkan
 
 from ..compiler import modcache
-from ..core.errors import ArgumentError, BackendError, CompileError, DeviceLostError
+from ..core.errors import ArgumentError, BackendError, CacheError, CompileError, DeviceLostError
+from ..kernels.lang import inv_half_pi_table
 from . import api
-from .api import NULL, ffi, lib, new
+from .api import NULL, ffi, lib, new, vulkan
 from .memory import Buffer, Memory
-from .record import Commands, Recorder
+from .record import PUSH, Commands, Recorder
 
 KINDS = {vulkan.VK_PHYSICAL_DEVICE_TYPE_CPU: "cpu", vulkan.VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: "discrete",
          vulkan.VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: "integrated", vulkan.VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: "virtual"}
+SPIRV_MAGIC, FUNCTION_END = 0x07230203, 56
 STAGING = 8 << 20  # bytes that go over at a time
 PATIENCE = 10**9  # nanoseconds between two looks whether Ctrl-C was pressed
 
 #: our name of a feature -> the names of Vulkan's flags that it takes
 FEATURES = {"f64": ("shaderFloat64",), "i8": ("shaderInt8", "storageBuffer8BitAccess"),
             "i16": ("shaderInt16", "storageBuffer16BitAccess"), "f16": ("shaderFloat16", "storageBuffer16BitAccess")}
+#: our name of a promise about floats -> the property of Vulkan that gives it
+FLOAT_CONTROLS = {f"{ours}{bits}": f"{theirs}Float{bits}" for bits in (16, 32, 64) for ours, theirs in (
+    ("nan", "shaderSignedZeroInfNanPreserve"), ("denorm", "shaderDenormPreserve"), ("rte", "shaderRoundingModeRTE"))}
 NEEDED = {"bufferDeviceAddress": "buffer device addresses", "shaderInt64": "64-bit integers",
           "scalarBlockLayout": "scalar block layout", "timelineSemaphore": "timeline semaphores"}
 
@@ -55,15 +57,17 @@ class Info:
     max_shared: int
     max_buffer: int
     subgroup: int
+    float_controls: frozenset[str]  # what shaders may ask for: 'nan32' kept, 'denorm32' kept, 'rte32' rounding to even, ...
     cache_id: str
     physical: Any = field(repr=False)
     memory: Any = field(repr=False)
     flags: frozenset[str] = field(repr=False)
 
     def __str__(self) -> str:
-        gib = self.memory_bytes / 2**30
-        return (f"{self.index}: {self.name} ({self.kind}), Vulkan {self.api}, driver {self.driver}, {gib:.1f} GiB, subgroups of "
-                f"{self.subgroup}; {' '.join(sorted(self.features))}"
+        return (f"{self.index}: {self.name} ({self.kind}), Vulkan {self.api}, driver {self.driver}, "
+                f"{self.memory_bytes / 2**30:.1f} GiB in buffers of up to {self.max_buffer / 2**30:.1f} GiB, groups of up to "
+                f"{self.max_group_size} threads with {self.max_shared >> 10} KiB, subgroups of {self.subgroup}; "
+                f"{' '.join(sorted(self.features))}"
                 + (f"; cannot be used: no {', '.join(self.missing)}" if self.missing else ""))
 
 
@@ -74,14 +78,16 @@ def list_devices() -> list[Info]:
 
 def _probe(index: int, physical: Any) -> Info:
     driver = new("PhysicalDeviceDriverProperties")
-    subgroup = new("PhysicalDeviceSubgroupProperties", pNext=driver)
+    floats = new("PhysicalDeviceFloatControlsProperties", pNext=driver)
+    subgroup = new("PhysicalDeviceSubgroupProperties", pNext=floats)
     maintenance = new("PhysicalDeviceMaintenance3Properties", pNext=subgroup)
     properties = new("PhysicalDeviceProperties2", pNext=maintenance)
     lib.vkGetPhysicalDeviceProperties2(physical, properties)
     p = properties.properties
     chain = _feature_chain()
     lib.vkGetPhysicalDeviceFeatures2(physical, chain[0])
-    flags = frozenset(name for s in _feature_structs(chain) for name in dir(s) if name not in ("sType", "pNext") and getattr(s, name) == 1)
+    flags = frozenset(name for s in _feature_structs(chain) for name in dir(s)
+                      if name not in ("sType", "pNext") and getattr(s, name))
     has = {ours for ours, theirs in FEATURES.items() if flags.issuperset(theirs)}
     wanted = vulkan.VK_SUBGROUP_FEATURE_ARITHMETIC_BIT | vulkan.VK_SUBGROUP_FEATURE_VOTE_BIT
     if subgroup.supportedOperations & wanted == wanted and subgroup.supportedStages & vulkan.VK_SHADER_STAGE_COMPUTE_BIT:
@@ -98,7 +104,9 @@ def _probe(index: int, physical: Any) -> Info:
         f"{ffi.string(driver.driverName).decode()} {ffi.string(driver.driverInfo).decode()}".strip(), frozenset(has), missing,
         max((memory.memoryHeaps[k].size for k in range(memory.memoryHeapCount) if memory.memoryHeaps[k].flags & 1), default=0),
         tuple(limits.maxComputeWorkGroupCount), limits.maxComputeWorkGroupInvocations, limits.maxComputeSharedMemorySize,
-        maintenance.maxMemoryAllocationSize, subgroup.subgroupSize, f"{uuid}-{p.driverVersion}", physical, memory, flags)
+        maintenance.maxMemoryAllocationSize, subgroup.subgroupSize,
+        frozenset(ours for ours, theirs in FLOAT_CONTROLS.items() if getattr(floats, theirs)), f"{uuid}-{p.driverVersion}",
+        physical, memory, flags)
 
 
 def _feature_chain() -> list[Any]:
@@ -112,19 +120,25 @@ def _feature_structs(chain: Sequence[Any]) -> list[Any]:
     return [chain[0].features, chain[1], chain[2]]
 
 
-_open: dict[int, Device] = {}
+_open: dict[int | str | None, Device] = {}  # by number, and by what else they were asked for
 _opening = threading.Lock()
 
 
 def open_device(selector: int | str | None = None) -> Device:
     """A device: by number, by kind or part of its name; None for the first that can be used. There is one `Device` for each.
     Raises ArgumentError, which lists what there is, and BackendError for a device that lacks what is needed."""
+    api.instance()  # says in a forked process, where the lock may be held for ever, that there is none
     with _opening:
-        found = list_devices()
-        chosen = _choose(found, selector)
-        device = _open.get(chosen.index)
-        if device is None or not device.is_open:
-            device = _open[chosen.index] = Device(chosen)
+        device = _open.get(selector)
+        if device is None or device.lost is not None:
+            chosen = _choose(list_devices(), selector)
+            device = _open.get(chosen.index)
+            if device is not None and device.lost is not None:
+                device.close()
+                device = None
+            if device is None:
+                device = Device(chosen)
+            _open[chosen.index] = _open[selector] = device
         return device
 
 
@@ -155,7 +169,7 @@ class Device:
         self.lock = threading.RLock()
         self.is_open = False
         self.lost: str | None = None
-        self.live: Counter[str] = Counter()
+        self._objects: dict[tuple[str, Any], None] = {}  # the driver's, in the order of their making
         family = self._queue_family()
         chain = _feature_chain()
         wanted = {*NEEDED, "storagePushConstant8", *(f for fs in FEATURES.values() for f in fs)} & info.flags
@@ -170,27 +184,35 @@ class Device:
                                                         pQueueCreateInfos=queues), NULL, handle), f"opening {info.name}")
         self.handle = handle[0]
         self.is_open = True
-        self.count("device", 1)
+        self.keep("Device", self.handle)
+        try:
+            self._set_up(family)
+        except Exception:
+            self._destroy_all()
+            raise
+        api.devices.add(self)
+
+    def _set_up(self, family: int) -> None:
         queue = ffi.new("VkQueue*")
         lib.vkGetDeviceQueue(self.handle, family, 0, queue)
         self.queue = queue[0]
         kind = new("SemaphoreTypeCreateInfo", semaphoreType=vulkan.VK_SEMAPHORE_TYPE_TIMELINE)
-        self.semaphore = self._create("Semaphore", new("SemaphoreCreateInfo", pNext=kind))
+        self.semaphore = self.create("Semaphore", new("SemaphoreCreateInfo", pNext=kind))
         flags = vulkan.VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT
-        self.pool = self._create("CommandPool", new("CommandPoolCreateInfo", flags=flags, queueFamilyIndex=family))
-        push = new("PushConstantRange", stageFlags=vulkan.VK_SHADER_STAGE_COMPUTE_BIT, offset=0, size=16)
-        self.layout = self._create("PipelineLayout", new("PipelineLayoutCreateInfo", pushConstantRangeCount=1,
+        self.pool = self.create("CommandPool", new("CommandPoolCreateInfo", flags=flags, queueFamilyIndex=family))
+        push = new("PushConstantRange", stageFlags=vulkan.VK_SHADER_STAGE_COMPUTE_BIT, offset=0, size=PUSH)
+        self.layout = self.create("PipelineLayout", new("PipelineLayoutCreateInfo", pushConstantRangeCount=1,
                                                          pPushConstantRanges=push))
         self.submitted = self._finished = 0  # epochs
         self._labels: dict[int, str] = {}  # of submissions on their way
-        self._held: dict[int, Any] = {}
         self._spare: list[Any] = []  # command buffers to be used again
-        self._forgotten: list[tuple[int, Any]] = []
+        self.forgotten: deque[tuple[int, Any]] = deque()  # command buffers that nobody refers to, with their epochs
         self._pipelines: dict[str, Any] = {}
         self._cache, self._cache_size = self._pipeline_cache()
         self._staging: list[Buffer] = []
+        self._turns: Buffer | None = None
+        self.turns_address = 0
         self.memory = Memory(self)
-        atexit.register(_close, weakref.ref(self))
 
     def __str__(self) -> str:
         return f"vulkan:{self.info.index} ({self.info.name})"
@@ -207,24 +229,43 @@ class Device:
             raise BackendError(f"{self.info.name} cannot compute", cure="choose another device")
         return fitting[0]
 
-    def _create(self, kind: str, info: Any) -> Any:
+    @property
+    def live(self) -> Counter[str]:
+        """The objects of the driver's that are alive, counted by kind."""
+        return Counter(kind for kind, _ in self._objects)
+
+    def create(self, kind: str, info: Any) -> Any:
+        """A new object of the driver's, vkCreate<kind>."""
         made = ffi.new(f"Vk{kind}*")
         api.check(getattr(lib, f"vkCreate{kind}")(self.handle, info, NULL, made), f"{self}: making a {kind}")
-        self.count(kind, 1)
-        return made[0]
+        return self.keep(kind, made[0])
 
-    def count(self, kind: str, by: int) -> None:
-        """Objects of the driver's that are alive."""
-        self.live[kind] += by
-        if not self.live[kind]:
-            del self.live[kind]
+    def keep(self, kind: str, handle: Any) -> Any:
+        """An object of the driver's, which is destroyed with the device at the latest."""
+        self._objects[kind, handle] = None
+        return handle
+
+    def destroy(self, kind: str, handle: Any) -> None:
+        if kind == "Device":
+            lib.vkDestroyDevice(handle, NULL)
+        elif kind == "DeviceMemory":
+            lib.vkFreeMemory(self.handle, handle, NULL)
+        elif kind != "CommandBuffer":  # which go with their pool
+            getattr(lib, f"vkDestroy{kind}")(self.handle, handle, NULL)
+        del self._objects[kind, handle]
+
+    def _destroy_all(self) -> None:
+        """The youngest first, so that none is destroyed before what was made of it."""
+        self.is_open = False
+        for kind, handle in list(reversed(self._objects)):
+            self.destroy(kind, handle)
 
     def check_open(self) -> None:
         if api.is_forked():
             raise api.forked_error()
         if self.lost is not None:
             raise DeviceLostError(f"{self} was lost while it ran {self.lost}",
-                                  cure="close it, open it again, and copy the arrays there again")
+                                  cure="open it again: fuelnumba.device(...), and copy the arrays there again")
         if not self.is_open:
             raise BackendError(f"{self} was closed, and what lay there is gone",
                                cure="open it again: fuelnumba.device(...), and copy the arrays there again")
@@ -235,30 +276,33 @@ class Device:
 
     def command_buffer(self) -> Any:
         """A command buffer that is not in use."""
+        self.check_open()
         self._reclaim()
         if self._spare:
-            return self._spare.pop()
+            handle = self._spare.pop()
+            api.check(lib.vkResetCommandBuffer(handle, 0), f"{self}: a command buffer")
+            return handle
         made = ffi.new("VkCommandBuffer[1]")
         info = new("CommandBufferAllocateInfo", commandPool=self.pool, level=vulkan.VK_COMMAND_BUFFER_LEVEL_PRIMARY,
                    commandBufferCount=1)
         api.check(lib.vkAllocateCommandBuffers(self.handle, info, made), f"{self}: a command buffer")
-        return made[0]
-
-    def forget(self, handle: Any) -> None:
-        """A command buffer that nobody will submit again; it may be on its way."""
-        if self.is_open:
-            with self.lock:
-                self.count("commands", -1)
-                self._forgotten.append((self.submitted, handle))
+        return self.keep("CommandBuffer", made[0])
 
     def _reclaim(self) -> None:
-        self._spare += [h for epoch, h in self._forgotten if self.done(epoch)]
-        self._forgotten = [(epoch, h) for epoch, h in self._forgotten if not self.done(epoch)]
+        """Take back the command buffers that nobody refers to and the device is done with."""
+        for _ in range(len(self.forgotten)):
+            epoch, handle = self.forgotten.popleft()
+            if self.done(epoch):
+                self._spare.append(handle)
+            else:
+                self.forgotten.append((epoch, handle))
 
     def submit(self, commands: Commands, retain: Sequence[Buffer] = (), label: str = "") -> int:
-        """Hand commands to the device; returns their epoch. `retain`: the buffers they use."""
+        """Hand commands to the device; returns their epoch. `retain`: the buffers they use. Commands that are on their way
+        already are waited for."""
         with self.lock:
             self.check_open()
+            self.wait(commands.epoch)
             epoch = self.submitted + 1
             value = ffi.new("uint64_t[1]", [epoch])
             timeline = new("TimelineSemaphoreSubmitInfo", signalSemaphoreValueCount=1, pSignalSemaphoreValues=value)
@@ -266,7 +310,7 @@ class Device:
             info = new("SubmitInfo", pNext=timeline, commandBufferCount=1, pCommandBuffers=handles, signalSemaphoreCount=1,
                        pSignalSemaphores=semaphores)
             self._checked(lib.vkQueueSubmit(self.queue, 1, info, NULL), label)
-            self.submitted = epoch
+            self.submitted = commands.epoch = epoch
             self._labels[epoch] = label
             for buffer in retain:
                 buffer.epoch = epoch
@@ -275,20 +319,24 @@ class Device:
             return epoch
 
     def _checked(self, result: int, label: str) -> None:
+        """Raise what a result means. The queue runs in order: of a lost device, the first unfinished submission is named."""
         if result == vulkan.VK_ERROR_DEVICE_LOST:
-            self.lost = label or "a copy"
-        try:
-            api.check(result, f"{self}, running {label or 'a copy'}")
-        except DeviceLostError:
+            running = [name for epoch, name in sorted(self._labels.items()) if epoch > self._finished]
+            self.lost = next(iter(running), label) or "a copy"
             self.check_open()
+        api.check(result, f"{self}, running {label or 'a copy'}")
+
+    def finished(self) -> int:
+        """The epoch up to which the device is done."""
+        if self._finished < self.submitted and self.is_open and self.lost is None:
+            value = ffi.new("uint64_t*")
+            self._checked(lib.vkGetSemaphoreCounterValue(self.handle, self.semaphore, value), "")
+            self._finished = max(self._finished, value[0])
+        return self._finished
 
     def done(self, epoch: int) -> bool:
         """Whether the device has finished a submission."""
-        if epoch > self._finished and self.is_open and self.lost is None:
-            value = ffi.new("uint64_t*")
-            self._checked(lib.vkGetSemaphoreCounterValue(self.handle, self.semaphore, value), self._labels.get(epoch, ""))
-            self._finished = max(self._finished, value[0])
-        return epoch <= self._finished
+        return epoch <= self._finished or epoch <= self.finished()
 
     def wait(self, epoch: int) -> None:
         """Until a submission is finished. Raises DeviceLostError naming what ran."""
@@ -317,11 +365,12 @@ class Device:
 
     # -------------------------------------------------------------------------------------- copying
     def upload(self, buffer: Buffer, offset: int, array: np.ndarray[Any, Any]) -> None:
-        """Copy a C-contiguous array into a buffer that nothing on its way uses."""
-        data = array.reshape(-1).view(np.uint8)
-        if buffer.host is not None:
-            self.check_open()
-            buffer.host[offset:offset + data.size] = data.data
+        """Copy a C-contiguous array into a buffer."""
+        data = _bytes_of(array, buffer, offset)
+        host = buffer.host
+        if host is not None:
+            self.wait(buffer.epoch)
+            host[offset:offset + data.size] = data.data
             return
         with self.lock:
             for k, at in enumerate(range(0, data.size, STAGING)):
@@ -336,10 +385,11 @@ class Device:
 
     def download(self, buffer: Buffer, offset: int, array: np.ndarray[Any, Any]) -> None:
         """Copy from a buffer into a C-contiguous array, once it is computed."""
-        data = array.reshape(-1).view(np.uint8)
-        if buffer.host is not None:
+        data = _bytes_of(array, buffer, offset)
+        host = buffer.host
+        if host is not None:
             self.wait(buffer.epoch)
-            data[:] = np.frombuffer(buffer.host[offset:offset + data.size], np.uint8)
+            data[:] = np.frombuffer(host[offset:offset + data.size], np.uint8)
             return
         with self.lock:
             waiting: list[tuple[Buffer, int, int]] = []
@@ -362,6 +412,15 @@ class Device:
             for piece in waiting:
                 take(*piece)
 
+    def need_turns(self) -> None:
+        """Bring the table behind the word `inv_half_pi` there. As a constant in a shader, drivers take minutes over it."""
+        with self.lock:
+            if self._turns is None:
+                table = np.concatenate([inv_half_pi_table(k) for k in range(4)])
+                self._turns = self.memory.take(table.nbytes)
+                self.upload(self._turns, 0, table)
+                self.turns_address = self._turns.address
+
     def _stage(self, k: int) -> Buffer:
         """One of two buffers that the host sees."""
         if not self._staging:
@@ -376,26 +435,33 @@ class Device:
             found = self._pipelines.get(key)
             if found is None:
                 found = self._pipelines[key] = self._new_pipeline(code, label)
-                self.count("pipeline", 1)
             return found
 
     def _new_pipeline(self, code: bytes, label: str) -> Any:
-        data = ffi.from_buffer(code)
-        module = ffi.new("VkShaderModule*")
-        refused = f"{self} does not take the shader of kernel {label}"
-        info = new("ShaderModuleCreateInfo", codeSize=len(code), pCode=ffi.cast("uint32_t*", data))
-        if lib.vkCreateShaderModule(self.handle, info, NULL, module) < 0:
-            raise CompileError(refused, cure="update the driver; `python -m fuelnumba cache clear` makes the shaders anew")
-        name = ffi.new("char[]", b"main")
-        stage = new("PipelineShaderStageCreateInfo", stage=vulkan.VK_SHADER_STAGE_COMPUTE_BIT, module=module[0], pName=name)
-        made = ffi.new("VkPipeline[1]")
-        create = new("ComputePipelineCreateInfo", stage=stage[0], layout=self.layout, basePipelineIndex=-1)
-        result = lib.vkCreateComputePipelines(self.handle, self._cache, 1, create, NULL, made)
-        lib.vkDestroyShaderModule(self.handle, module[0], NULL)
+        if not _is_whole(code):
+            raise CompileError(f"the shader of kernel {label} for {self} is damaged: {len(code)} bytes that are no SPIR-V",
+                               cure="`python -m fuelnumba cache clear` makes the shaders anew")
+        module, made = ffi.new("VkShaderModule*"), ffi.new("VkPipeline[1]")
+        words = ffi.cast("uint32_t*", ffi.from_buffer(code))
+        info = new("ShaderModuleCreateInfo", codeSize=len(code), pCode=words)
+        result = lib.vkCreateShaderModule(self.handle, info, NULL, module)
+        if result >= 0:
+            self.keep("ShaderModule", module[0])
+            name = ffi.new("char[]", b"main")
+            # software devices round fma() twice, which Vulkan allows; processors of graphics cards have it
+            fused, entry = ffi.new("uint32_t[1]", [self.info.kind != "cpu"]), new("SpecializationMapEntry", size=4)
+            special = new("SpecializationInfo", mapEntryCount=1, pMapEntries=entry, dataSize=4, pData=fused)
+            stage = new("PipelineShaderStageCreateInfo", stage=vulkan.VK_SHADER_STAGE_COMPUTE_BIT, module=module[0], pName=name,
+                        pSpecializationInfo=special)
+            create = new("ComputePipelineCreateInfo", stage=stage[0], layout=self.layout, basePipelineIndex=-1)
+            result = lib.vkCreateComputePipelines(self.handle, self._cache, 1, create, NULL, made)
+            self.destroy("ShaderModule", module[0])
+        if result in api.OUT_OF_MEMORY or result == vulkan.VK_ERROR_DEVICE_LOST:
+            self._checked(result, label)
         if result < 0:
-            raise CompileError(f"{refused}: {api.name_of(result)}",
+            raise CompileError(f"{self} does not take the shader of kernel {label}: {api.name_of(result)}",
                                cure="update the driver; `python -m fuelnumba cache clear` makes the shaders anew")
-        return made[0]
+        return self.keep("Pipeline", made[0])
 
     def _cache_file(self) -> Path:
         return modcache.folder() / f"vulkan-{self.info.cache_id}.pipelines"
@@ -407,8 +473,8 @@ class Device:
             digest, _, data = self._cache_file().read_bytes().partition(b"\n")
             if hashlib.sha256(data).hexdigest().encode() != digest:
                 data = b""
-        held = ffi.from_buffer(data)
-        return self._create("PipelineCache", new("PipelineCacheCreateInfo", initialDataSize=len(data), pInitialData=held)), len(data)
+        info = new("PipelineCacheCreateInfo", initialDataSize=len(data), pInitialData=ffi.from_buffer(data))
+        return self.create("PipelineCache", info), len(data)
 
     def _keep_pipelines(self) -> None:
         size = ffi.new("size_t*")
@@ -425,26 +491,39 @@ class Device:
         with self.lock:
             if not self.is_open or api.is_forked():
                 return
-            if self.lost is None:
+            with suppress(DeviceLostError):  # which leaves nothing to wait for
                 self.drain()
-                with suppress(Exception):  # a cache that cannot be kept is made again
+                with suppress(OSError, CacheError):  # a cache that cannot be kept is made again
                     self._keep_pipelines()
-            self.is_open = False
-            for pipeline in self._pipelines.values():
-                lib.vkDestroyPipeline(self.handle, pipeline, NULL)
+            self._destroy_all()
             self._pipelines.clear()
             self._staging.clear()
-            self.memory.close(self)
-            lib.vkDestroyPipelineCache(self.handle, self._cache, NULL)
-            lib.vkDestroyPipelineLayout(self.handle, self.layout, NULL)
-            lib.vkDestroyCommandPool(self.handle, self.pool, NULL)
-            lib.vkDestroySemaphore(self.handle, self.semaphore, NULL)
-            lib.vkDestroyDevice(self.handle, NULL)
-            self.live.clear()
-            _open.pop(self.info.index, None)
+            self._turns = None
+            self.memory.forget()
+            api.devices.discard(self)
+            for selector in [s for s, device in list(_open.items()) if device is self]:
+                del _open[selector]
+
+    def __del__(self) -> None:
+        self.close()
 
 
-def _close(ref: weakref.ref[Device]) -> None:
-    device = ref()
-    if device is not None:
-        device.close()
+def _is_whole(code: bytes) -> bool:
+    """Whether it is SPIR-V, instruction after instruction to the end of a function: drivers do not look."""
+    if len(code) < 20 or len(code) % 4:
+        return False
+    words = np.frombuffer(code, np.uint32).tolist()
+    at = 5 if words[0] == SPIRV_MAGIC else len(words)
+    last = count = 0
+    while at < len(words):
+        last, count = words[at] & 0xffff, words[at] >> 16
+        at += count or len(words)
+    return at == len(words) and last == FUNCTION_END
+
+
+def _bytes_of(array: np.ndarray[Any, Any], buffer: Buffer, offset: int) -> np.ndarray[Any, Any]:
+    """The bytes of a C-contiguous array, which are copied from or to that place of a buffer."""
+    if offset < 0 or offset + array.nbytes > buffer.nbytes:
+        raise BackendError(f"{array.nbytes} bytes at {offset} do not lie within a buffer of {buffer.nbytes}",
+                           cure="take a larger buffer")
+    return array.reshape(-1).view(np.uint8)

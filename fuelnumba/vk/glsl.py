@@ -1,7 +1,7 @@
 """The flat text of a kernel as a Vulkan compute shader, with the same argument block.
 
 A work item is done by one thread, or, for kernels in cooperative words, by a group of them. Types are inferred as NumPy has
-them: a literal takes the type of what it meets. Every variable is `precise`, since the elementary functions rest on each
+them: a literal takes the type of what it meets. Every float is `precise`, since the elementary functions rest on each
 operation being rounded by itself. Numbers that `//`, `%` and subscripts get are not negative; integer data have words of their
 own for these.
 """
@@ -11,20 +11,20 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
-
-import numpy as np
 
 from ..compiler import flatten
 from ..compiler.codegen import Source
 from ..core.errors import CompileError
 from . import words
+from .spelling import Unprintable, Value, called, join, named, number, real, whole
 from .words import NEEDS, TYPES
 
 LOCAL = 256  # threads of a group where each has a work item of its own
 UNROLLED = 16  # loops of at most so many rounds, known beforehand, are unrolled
 
-SIMPLE = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "roundEven", "fabs": "abs", "fma": "fma"}
+SIMPLE = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "roundEven", "fabs": "abs"}
 OPERATORS: dict[type, str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
     ast.LShift: "<<", ast.RShift: ">>", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
@@ -47,86 +47,25 @@ SUBGROUPS = """#extension GL_KHR_shader_subgroup_basic : require
 
 
 class Shader(NamedTuple):
-    """GLSL, and the features of a device that it uses."""
+    """GLSL, and the features of a device that it uses; among them "turns", the table behind `inv_half_pi`."""
 
     text: str
     needs: frozenset[str]
-
-
-class Value(NamedTuple):
-    """The text of an expression and its type: a key of TYPES, a literal's I or F; '*f32' for a pointer, '[f32' for an
-    array of the thread's or the group's."""
-
-    text: str
-    type: str
 
 
 def shader(source: Source, group: int = 0) -> Shader:
     """The shader of a kernel. Raises CompileError for a word that has no GLSL."""
     try:
         return _Kernel(source, group).shader()
-    except _Unprintable as err:
+    except Unprintable as err:
         raise CompileError(f"kernel {source.label} cannot be a shader: {err}",
                            cure="use the words of fuelnumba.kernels.lang, or bind the kernel to the cpu only") from None
-
-
-class _Unprintable(Exception):
-    """Says what has no GLSL."""
-
-
-def _named(name: str) -> str:
-    """A variable, out of the way of GLSL's words."""
-    return name if name in ("lo", "hi") else f"v{name}_" if name.startswith("gl") else f"{name}_"
-
-
-def _join(a: str | None, b: str) -> str:
-    """The type of what may have either, or of an operation on both."""
-    if a is None or a == b:
-        return b
-    if a[0] in "*[" or b[0] in "*[":
-        raise _Unprintable(f"a variable is a pointer or an array of {a.lstrip('*[')} and of {b.lstrip('*[')}")
-    if a in "IF" or b in "IF":
-        literal, other = (a, b) if a in "IF" else (b, a)
-        if other in "IF":
-            return "F" if "F" in (literal, other) else "I"
-        if literal == "F":
-            return other if other[0] == "f" else "f64"
-        return "i64" if other == "b1" else other
-    if "b1" in (a, b):
-        return b if a == "b1" else a
-    (narrow, few), (wide, many) = sorted(((t[0], int(t[1:])) for t in (a, b)), key=lambda t: (t[0] == "f", t[1]))
-    if wide == "f":
-        return f"f{many if narrow == 'f' or few < 32 else 64}"
-    return f"{wide}{many}" if narrow == wide or (wide == "i" and many > few) else f"i{min(2 * many, 64)}"
-
-
-def _real(value: float, t: str) -> str:
-    """A float literal of a type."""
-    if t == "f32":
-        with np.errstate(all="ignore"):
-            v = np.float32(value)
-        if not np.isfinite(v):
-            return f"uintBitsToFloat({hex(int(v.view(np.uint32)))}u)"
-        return f"{float(v)!r}" if v else ("-0.0" if np.signbit(v) else "0.0")
-    if not np.isfinite(value):
-        return f"uint64BitsToDouble({hex(int(np.float64(value).view(np.uint64)))}UL)"
-    return f"{float(value)!r}lf"
-
-
-def _whole(value: int, t: str) -> str:
-    if t in ("i64", "I"):
-        return f"{value}L" if value > -(2**63) else "(-9223372036854775807L - 1L)"
-    if t == "u64":
-        return f"{value & (2**64 - 1)}UL"
-    if t == "u32":
-        return f"{value & (2**32 - 1)}u"
-    return f"{value}" if t == "i32" and value > -(2**31) else f"{TYPES[t]}({value})"
 
 
 class _Function:
     """One function's body as GLSL: an elementary function, or a kernel."""
 
-    def __init__(self, whole: _Kernel, types: dict[str, str], result: str | None = None) -> None:
+    def __init__(self, whole: _Parts, types: dict[str, str], result: str | None = None) -> None:
         self.whole, self.types, self.result = whole, types, result
         self.params = set(types)
         self.arrays: dict[str, str] = {}  # name -> declaration, of the thread's own
@@ -143,9 +82,16 @@ class _Function:
             number = ast.literal_eval(text)
             if to == "b1":
                 return "true" if number else "false"
-            return _real(number, to) if to[0] == "f" else _whole(int(number), to)
+            return real(number, to) if to[0] == "f" else whole(int(number), to)
         if to[0] in "*[" or t[0] in "*[":
-            raise _Unprintable(f"a pointer or an array as {to.lstrip('*[')}")
+            raise Unprintable(f"a pointer or an array as {to.lstrip('*[')}")
+        if t in "IF":  # a variable that has met literals only
+            return text if to == {"I": "i64", "F": "f64"}[t] else f"{TYPES[to]}({text})"
+        if to == "b1":
+            return f"({text} != {self.cast(Value('0', 'I'), t)})"
+        if t == "i32" and to in ("i64", "u64"):
+            text = f"{self.help('wide')}({text})"
+            return text if to == "i64" else f"uint64_t({text})"
         return f"{TYPES[to]}({self.plain(v)})"
 
     def plain(self, v: Value) -> str:
@@ -159,7 +105,7 @@ class _Function:
 
     def help(self, name: str) -> str:
         if name not in words.library():
-            raise _Unprintable(f"the word {name} does not exist")
+            raise Unprintable(f"the word {name} does not exist")
         self.whole.helpers.setdefault(name)
         return name
 
@@ -170,7 +116,7 @@ class _Function:
         return made
 
     def _no_expression(self, n: ast.expr) -> Value:
-        raise _Unprintable(f"the expression {ast.unparse(n)[:60]}")
+        raise Unprintable(f"the expression {ast.unparse(n)[:60]}")
 
     def expr_Constant(self, n: ast.Constant) -> Value:
         if isinstance(n.value, bool):
@@ -184,10 +130,10 @@ class _Function:
     def expr_Attribute(self, n: ast.Attribute) -> Value:
         if n.attr not in ("inf", "nan"):
             return self._no_expression(n)
-        return Value(_real(float(n.attr), "f64"), "f64")
+        return Value(real(float(n.attr), "f64"), "f64")
 
     def expr_Name(self, n: ast.Name) -> Value:
-        return Value(_named(n.id), self.types.get(n.id, "I"))
+        return Value(named(n.id), self.types.get(n.id, "I"))
 
     def expr_Subscript(self, n: ast.Subscript) -> Value:
         if not isinstance(n.value, ast.Name):
@@ -198,16 +144,16 @@ class _Function:
         t = self.types[name]
         if t[0] == "*":
             return Value(self.at(name, n.slice), t[1:])
-        return Value(f"{_named(name)}[{self.cast(self.expr(n.slice), 'i32')}]", t[1:])
+        return Value(f"{named(name)}[{self.cast(self.expr(n.slice), 'i32')}]", t[1:])
 
     def at(self, pointer: str, index: ast.expr) -> str:
         """An element behind a pointer: its address first, since glslang fails on 64-bit subscripts of references."""
         t = self.types.get(pointer, "")
         if not t.startswith("*"):
-            raise _Unprintable(f"{pointer} is no pointer")
+            raise Unprintable(f"{pointer} is no pointer")
         self.whole.pointers.add(t[1:])
         self.whole.need(t[1:])
-        return f"P_{t[1:]}({_named(pointer)} + uint64_t({self.plain(self.expr(index))}) * {int(t[2:]) // 8}UL).d[0]"
+        return f"P_{t[1:]}({named(pointer)} + uint64_t({self.plain(self.expr(index))}) * {int(t[2:]) // 8}UL).d[0]"
 
     def expr_UnaryOp(self, n: ast.UnaryOp) -> Value:
         v = self.expr(n.operand)
@@ -228,7 +174,7 @@ class _Function:
             return self._no_expression(n)
         a, b = self.expr(n.left), self.expr(n.comparators[0])
         op = OPERATORS[type(n.ops[0])]
-        t = _join(a.type, b.type)
+        t = join(a.type, b.type)
         t = {"I": "i64", "F": "f64"}.get(t, t)
         if t[0] == "f" and op in ("!=", "==") and ast.dump(n.left) == ast.dump(n.comparators[0]):
             return Value(f"{'' if op == '!=' else '!'}{self.help(f'is_nan_{t}')}({self.cast(a, t)})", "b1")
@@ -241,20 +187,19 @@ class _Function:
 
     def select(self, test: ast.expr, yes: ast.expr, no: ast.expr) -> Value:
         a, b = self.expr(yes), self.expr(no)
-        t = _join(a.type, b.type)
+        t = join(a.type, b.type)
         t = {"I": "i64", "F": "f64"}.get(t, t)
         return Value(f"({self.cast(self.expr(test), 'b1')} ? {self.cast(a, t)} : {self.cast(b, t)})", t)
 
     def expr_BinOp(self, n: ast.BinOp) -> Value:
         a, b = self.expr(n.left), self.expr(n.right)
-        t = _join(a.type, b.type)
+        t = join(a.type, b.type)
         if isinstance(n.op, ast.Div) and t[0] not in "fF":
             t = "f64"
-        if t in "IF":
-            try:
-                return Value(str(eval(ast.unparse(n), {"__builtins__": {}})), t)
-            except NameError:  # a variable that has met literals only
-                pass
+        if t in "IF":  # literals, or a variable that has met literals only
+            literal = number(n)
+            if literal is not None:
+                return Value(repr(literal), t)
             t = {"I": "i64", "F": "f64"}[t]
         if isinstance(n.op, (ast.FloorDiv, ast.Mod)):
             name = "quotient" if isinstance(n.op, ast.FloorDiv) else "rest"
@@ -292,7 +237,11 @@ class _Function:
         if name == "lane":
             return Value("int(gl_LocalInvocationID.x)", "i32")
         if name == "inv_half_pi":
-            return Value(f"{self.help(f'inv_half_pi_{self.word(n.args[1])}')}({self.cast(self.expr(n.args[0]), 'i64')})", "f64")
+            self.whole.needs.add("turns")
+            self.whole.pointers.add("f64")
+            self.whole.need("f64")
+            row = self.cast(self.expr(n.args[0]), "u64")
+            return Value(f"P_f64(turns + ({row} + {1024 * self.word(n.args[1])}UL) * 8UL).d[0]", "f64")
         if name in flatten.FUNCTIONS:
             t = name[-3:]
             self.whole.function(name)
@@ -307,9 +256,9 @@ class _Function:
             return Value(text.format(self.cast(args[0], of)), to)
         t: str | None = None
         for a in args:
-            t = _join(t, a.type)
+            t = join(t, a.type)
         if t is None:
-            raise _Unprintable(f"the word {name}()")
+            raise Unprintable(f"the word {name}()")
         if name.startswith("sat_"):
             return Value(f"{self.help(f'{name}_{t}')}({self.plain(args[0])})", name[4:])
         t = {"I": "i64", "F": "f64"}.get(t, t)
@@ -323,49 +272,42 @@ class _Function:
             return Value(f"fma({', '.join(texts)})" if t[0] == "f" else f"{TYPES[t]}({texts[0]} * {texts[1]} + {texts[2]})", t)
         if t == "b1" and name in ("maximum", "minimum"):
             return Value(f"({texts[0]} {'||' if name == 'maximum' else '&&'} {texts[1]})", t)
-        if name in ("maximum", "minimum", "copysign", "frem", "int_floordiv", "int_mod", "int_pow"):
+        if name in ("maximum", "minimum", "copysign", "frem", "fma", "int_floordiv", "int_mod", "int_pow"):
             if t[0] == "f":
                 self.help(f"is_nan_{t}")
             elif name.startswith("int_"):
                 self.help(f"divide_{t}")
             return Value(f"{self.help(f'{name}_{t}')}({', '.join(texts)})", t)
         if name in GROUPED:
-            self.whole.needs.add("subgroup")
+            if t != "i64":
+                self.whole.needs.add("subgroup")
             return Value(f"{self.help(f'{name}_{t}')}({texts[0]})", t)
-        raise _Unprintable(f"the word {name}()")
+        raise Unprintable(f"the word {name}()")
 
     def convert(self, to: str, n: ast.expr) -> Value:
         """`f32(x)`; of literals at once, so that f64 is not asked for."""
         if to == "f32" and isinstance(n, ast.Name) and n.id in self.doubles:
             self.help("f32_of_f64")
             return Value(f"f32_of_f64(uint64_t({self.doubles[n.id]}))", "f32")
-        try:
-            literal = eval(ast.unparse(n), {"__builtins__": {}, "np": np})
-        except (NameError, TypeError):
-            v = self.expr(n)
-            return Value(self.narrowed(v, n, to), to)
-        return Value(_real(literal, to) if to[0] == "f" else self.cast(Value(str(int(literal)), "I"), to), to)
-
-    def narrowed(self, v: Value, n: ast.expr, to: str) -> str:
-        """A conversion. Integers to booleans compare."""
-        if to == "b1":
-            return v.text if v.type == "b1" else f"({v.text} != {self.cast(Value('0', 'I'), v.type)})"
-        return self.cast(v, to)
+        literal = number(n)
+        if literal is None:
+            return Value(self.cast(self.expr(n), to), to)
+        return Value(real(literal, to) if to[0] == "f" else self.cast(Value(str(int(literal)), "I"), to), to)
 
     def word(self, n: ast.expr) -> int:
         """A literal number."""
         if not isinstance(n, ast.Constant) or not isinstance(n.value, int):
-            raise _Unprintable(f"{ast.unparse(n)} where a literal is needed")
+            raise Unprintable(f"{ast.unparse(n)} where a literal is needed")
         return n.value
 
     # -------------------------------------------------------------------------------------- statements
     def block(self, body: Sequence[ast.stmt], depth: int) -> list[str]:
         out: list[str] = []
         for s in body:
-            made = getattr(self, f"stmt_{type(s).__name__}", None)
-            if made is None:
-                raise _Unprintable(f"the statement {ast.unparse(s)[:60]}")
-            out += made(s, depth)
+            make = getattr(self, f"stmt_{type(s).__name__}", None)
+            if make is None:
+                raise Unprintable(f"the statement {ast.unparse(s)[:60]}")
+            out += make(s, depth)
         return out
 
     def stmt_Pass(self, s: ast.Pass, depth: int) -> list[str]:
@@ -376,7 +318,7 @@ class _Function:
         if isinstance(call, ast.Constant):
             return []
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-            raise _Unprintable(f"the statement {ast.unparse(s)[:60]}")
+            raise Unprintable(f"the statement {ast.unparse(s)[:60]}")
         name, args = call.func.id, call.args
         if name in ("store_out", "store_nth") and isinstance(args[0], ast.Name):
             return self.store(args[0].id, args[1], args[2], pad)
@@ -386,12 +328,12 @@ class _Function:
         if name == "fault" and isinstance(args[0], ast.Name):
             self.whole.pointers |= {"u32", "i64"}
             values = ", ".join(self.cast(self.expr(a), "i64") for a in args[1:])
-            return [f"{pad}{self.help('fault')}({_named(args[0].id)}, {values});"]
+            return [f"{pad}{self.help('fault')}({named(args[0].id)}, {values});"]
         if name == "store4" and isinstance(args[0], ast.Name):
             t = self.types[args[0].id][1:]
             parts = ", ".join(self.cast(self.expr(a), t) for a in args[2:])
             return [f"{pad}{self.four(args[0].id, args[1])} = {self.vector(t)}({parts});"]
-        raise _Unprintable(f"the word {name}()")
+        raise Unprintable(f"the word {name}()")
 
     def vector(self, t: str) -> str:
         self.uses(t)
@@ -400,7 +342,7 @@ class _Function:
     def four(self, pointer: str, index: ast.expr) -> str:
         t = self.types[pointer][1:]
         self.whole.vectors.add(t)
-        return f"V_{t}({_named(pointer)} + uint64_t({self.plain(self.expr(index))}) * {int(t[1:]) // 8}UL).v"
+        return f"V_{t}({named(pointer)} + uint64_t({self.plain(self.expr(index))}) * {int(t[1:]) // 8}UL).v"
 
     def store(self, pointer: str, index: ast.expr, value: ast.expr, pad: str) -> list[str]:
         v, t = self.expr(value), self.types[pointer][1:]
@@ -412,13 +354,13 @@ class _Function:
 
     def stmt_Assign(self, s: ast.Assign, depth: int) -> list[str]:
         pad, target = "  " * depth, s.targets[0]
-        call = s.value.func.id if isinstance(s.value, ast.Call) and isinstance(s.value.func, ast.Name) else ""
+        call = called(s.value) if isinstance(s.value, ast.Call) else ""
         if isinstance(target, ast.Name):
             if call.startswith(("stack_", "shared_")):
                 assert isinstance(s.value, ast.Call)
                 t = call.partition("_")[2]
                 self.types[target.id] = f"[{t}"
-                declared = f"{self.uses(t)} {_named(target.id)}[{self.word(s.value.args[0])}];"
+                declared = f"{self.uses(t)} {named(target.id)}[{self.word(s.value.args[0])}];"
                 if call.startswith("stack_"):
                     self.arrays[target.id] = declared
                 else:
@@ -430,17 +372,17 @@ class _Function:
                     self.doubles[target.id] = f"A.d[{self.word(s.value.args[1])}]"
                     return []
             v = self.expr(s.value)
-            self.types[target.id] = t = _join(self.types.get(target.id), v.type)
-            return [f"{pad}{_named(target.id)} = {self.cast(v, t) if t[0] not in '*IF' else self.plain(v)};"]
+            self.types[target.id] = t = join(self.types.get(target.id), v.type)
+            return [f"{pad}{named(target.id)} = {self.cast(v, t) if t[0] not in '*IF' else self.plain(v)};"]
         if isinstance(target, ast.Tuple) and call == "load4":
             assert isinstance(s.value, ast.Call) and isinstance(s.value.args[0], ast.Name)
             t = self.types[s.value.args[0].id][1:]
             self.count += 1
             out = [f"{pad}{self.vector(t)} q{self.count} = {self.four(s.value.args[0].id, s.value.args[1])};"]
-            for part, name in zip("xyzw", target.elts):
-                assert isinstance(name, ast.Name)
-                self.types[name.id] = _join(self.types.get(name.id), t)
-                out.append(f"{pad}{_named(name.id)} = {self.cast(Value(f'q{self.count}.{part}', t), self.types[name.id])};")
+            for part, e in zip("xyzw", target.elts):
+                assert isinstance(e, ast.Name)
+                self.types[e.id] = join(self.types.get(e.id), t)
+                out.append(f"{pad}{named(e.id)} = {self.cast(Value(f'q{self.count}.{part}', t), self.types[e.id])};")
             return out
         if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
             name = target.value.id
@@ -448,28 +390,28 @@ class _Function:
                 return self.store(name, target.slice, s.value, pad)
             place = self.expr(target)
             return [f"{pad}{place.text} = {self.cast(self.expr(s.value), place.type)};"]
-        raise _Unprintable(f"the statement {ast.unparse(s)[:60]}")
+        raise Unprintable(f"the statement {ast.unparse(s)[:60]}")
 
     def stmt_AugAssign(self, s: ast.AugAssign, depth: int) -> list[str]:
-        left = ast.parse(ast.unparse(s.target), mode="eval").body
+        left = flatten._parse(ast.unparse(s.target), mode="eval").body
         return self.stmt_Assign(ast.Assign([s.target], ast.BinOp(left, s.op, s.value)), depth)
 
     def stmt_For(self, s: ast.For, depth: int) -> list[str]:
         pad = "  " * depth
-        if not (isinstance(s.target, ast.Name) and isinstance(s.iter, ast.Call) and ast.unparse(s.iter.func) == "range"):
-            raise _Unprintable(f"the loop over {ast.unparse(s.iter)[:60]}")
+        if not (isinstance(s.target, ast.Name) and isinstance(s.iter, ast.Call) and called(s.iter) == "range"):
+            raise Unprintable(f"the loop over {ast.unparse(s.iter)[:60]}")
         i, bounds = s.target.id, s.iter.args
-        if [ast.unparse(b) for b in bounds] == ["lo", "hi"]:  # one work item
-            self.types[i] = _join(self.types.get(i), "i64")
-            return [f"{pad}{_named(i)} = lo;", *self.block(s.body, depth)]
+        if [b.id for b in bounds if isinstance(b, ast.Name)] == ["lo", "hi"]:  # one work item
+            self.types[i] = join(self.types.get(i), "i64")
+            return [f"{pad}{named(i)} = lo;", *self.block(s.body, depth)]
         values = [self.expr(b) for b in bounds]
         begin, end, step = (Value("0", "I"), values[0], Value("1", "I")) if len(values) == 1 else (
             *values, Value("1", "I"))[:3]
         t: str | None = None
         for v in (begin, end, step):
-            t = _join(t, v.type)
+            t = join(t, v.type)
         known = t == "I"
-        self.types[i] = t = _join(self.types.get(i), "i32" if t in ("I", "i32") else "i64")
+        self.types[i] = t = join(self.types.get(i), "i32" if t in ("I", "i32") else "i64")
         self.count += 1
         last, by = f"e{self.count}", self.cast(step, t)
         rounds = (int(end.text) - int(begin.text)) // max(abs(int(step.text)), 1) if known else UNROLLED + 1
@@ -480,7 +422,7 @@ class _Function:
             head = []
         else:
             head = [f"{pad}{TYPES[t]} {last} = {self.cast(end, t)};"]
-        name = _named(i)
+        name = named(i)
         return [*head, f"{pad}{hint}for ({name} = {self.cast(begin, t)}; {name} {sign} {last}; {name} += {by}) {{",
                 *self.block(s.body, depth + 1), pad + "}"]
 
@@ -518,18 +460,17 @@ class _Function:
             if t[0] == "[":
                 out.append(f"  {self.arrays[name]}")
             elif t[0] == "*":
-                out.append(f"  uint64_t {_named(name)};")
+                out.append(f"  uint64_t {named(name)};")
             else:
                 real = {"I": "i64", "F": "f64"}.get(t, t)
-                out.append(f"  precise {self.uses(real)} {_named(name)};")
+                out.append(f"  {'precise ' if real[0] == 'f' else ''}{self.uses(real)} {named(name)};")
         return out
 
 
-class _Kernel:
-    """A shader in the making: the kernel's own text, the functions it calls, and what they need."""
+class _Parts:
+    """What a text brings along: the functions it calls, and what they need."""
 
-    def __init__(self, source: Source, group: int) -> None:
-        self.source, self.group = source, group
+    def __init__(self) -> None:
         self.pointers = {"i64"}
         self.vectors: set[str] = set()
         self.helpers: dict[str, None] = {}
@@ -544,15 +485,30 @@ class _Kernel:
 
     def function(self, name: str) -> None:
         """An elementary function, after those that it calls."""
-        if name in self.functions:
-            return
-        t = name[-3:]
-        tree = flatten._parse(flatten.function_text(name)).body[0]
-        names = [a.arg for a in tree.args.args]
-        made = _Function(self, dict.fromkeys(names, t), t)
-        lines = made.lines(flatten._without_docstring(tree.body))
-        head = f"{TYPES[t]} {name}({', '.join(f'{TYPES[t]} {_named(a)}' for a in names)}) {{"
-        self.functions[name] = "\n".join([head, *lines, "}"])
+        if name not in self.functions:
+            text, parts = _elementary(name)
+            self.pointers |= parts.pointers
+            self.helpers |= parts.helpers
+            self.needs |= parts.needs
+            self.functions |= {**parts.functions, name: text}
+
+
+@cache
+def _elementary(name: str) -> tuple[str, _Parts]:
+    t, parts = name[-3:], _Parts()
+    tree = flatten._parse(flatten.function_text(name)).body[0]
+    names = [a.arg for a in tree.args.args]
+    lines = _Function(parts, dict.fromkeys(names, t), t).lines(flatten._without_docstring(tree.body))
+    head = f"{TYPES[t]} {name}({', '.join(f'{TYPES[t]} {named(a)}' for a in names)}) {{"
+    return "\n".join([head, *lines, "}"]), parts
+
+
+class _Kernel(_Parts):
+    """A shader in the making."""
+
+    def __init__(self, source: Source, group: int) -> None:
+        super().__init__()
+        self.source, self.group = source, group
 
     def shader(self) -> Shader:
         text = self.source.text()
@@ -566,7 +522,8 @@ class _Kernel:
         parts = [PRELUDE + (SUBGROUPS if "subgroup" in self.needs else ""),
                  f"// {self.source.label}: {', '.join(f'{p.name}: {p.dtype or p.kind}' for p in self.source.params)}",
                  f"layout(local_size_x = {self.group or LOCAL}) in;",
-                 "layout(push_constant) uniform Push { uint64_t block; int64_t total; };"]
+                 "layout(constant_id = 0) const bool FUSED = true;",
+                 "layout(push_constant) uniform Push { uint64_t block; int64_t total; uint64_t turns; };"]
         for t in sorted(self.pointers):
             size = int(t[1:]) // 8
             parts.append(f"layout(buffer_reference, scalar, buffer_reference_align = {size}) buffer P_{t} {{ {TYPES[t]} d[]; }};")
@@ -585,8 +542,8 @@ class _Kernel:
     def _find_f32(self, tree: ast.FunctionDef) -> None:
         """Parameters that are f64 in the block, and that the kernel only reads as f32."""
         given = {s.targets[0].id for s in tree.body if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)
-                 and isinstance(s.value, ast.Call) and ast.unparse(s.value.func) == "f64_arg"}
+                 and isinstance(s.value, ast.Call) and called(s.value) == "f64_arg"}
         reads = [n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in given]
-        narrow = [n.args[0].id for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "f32"
+        narrow = [n.args[0].id for n in ast.walk(tree) if isinstance(n, ast.Call) and called(n) == "f32"
                   and isinstance(n.args[0], ast.Name) and n.args[0].id in given]
         self.as_f32 = {name for name in given if reads.count(name) == narrow.count(name)}

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
-import weakref
 from bisect import insort
-from collections.abc import Callable
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import vulkan
-
 from ..core.errors import BackendError
 from . import api
-from .api import NULL, ffi, lib, new
+from .api import NULL, ffi, lib, new, vulkan
 
 if TYPE_CHECKING:
     from .device import Device
 
 ALIGN = 256
 BLOCK = 64 << 20
-KEPT = 256 << 20  # of blocks that hold nothing; more goes back to the driver
+KEPT = 256 << 20  # of blocks that hold nothing; more, and more than an eighth of the memory, goes back to the driver
 
 LOCAL, VISIBLE, COHERENT, CACHED = (vulkan.VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, vulkan.VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT,
                                     vulkan.VK_MEMORY_PROPERTY_HOST_COHERENT_BIT, vulkan.VK_MEMORY_PROPERTY_HOST_CACHED_BIT)
@@ -46,31 +44,41 @@ class Block:
 
     def __init__(self, device: Device, size: int, kind: int, mapped: bool) -> None:
         self.size, self.mapped = size, mapped
-        handle, memory = ffi.new("VkBuffer*"), ffi.new("VkDeviceMemory*")
-        api.check(lib.vkCreateBuffer(device.handle, new("BufferCreateInfo", size=size, usage=USAGE), NULL, handle),
-                  f"{device}: a buffer of {size} bytes")
-        self.handle = handle[0]
-        flags = new("MemoryAllocateFlagsInfo", flags=ALLOCATE_FOR_ADDRESS)
+        self.handle = self.memory = NULL
+        self.host = 0  # where the host sees it
+        try:
+            self._allocate(device, kind)
+        except Exception:
+            self.destroy(device)
+            raise
+        self._start = -self.address % ALIGN
+        self.free: list[tuple[int, int]] = self._all()  # (offset, bytes), by offset
+
+    def _allocate(self, device: Device, kind: int) -> None:
+        self.handle = device.create("Buffer", new("BufferCreateInfo", size=self.size, usage=USAGE))
         needs = ffi.new("VkMemoryRequirements*")
         lib.vkGetBufferMemoryRequirements(device.handle, self.handle, needs)
+        flags = new("MemoryAllocateFlagsInfo", flags=ALLOCATE_FOR_ADDRESS)
         info = new("MemoryAllocateInfo", pNext=flags, allocationSize=needs.size, memoryTypeIndex=kind)
+        memory = ffi.new("VkDeviceMemory*")
         result = lib.vkAllocateMemory(device.handle, info, NULL, memory)
-        if result < 0:
-            lib.vkDestroyBuffer(device.handle, self.handle, NULL)
-            if result in api.OUT_OF_MEMORY:
-                raise MemoryError
-            api.check(result, f"{device}: memory of {size} bytes")
-        self.memory = memory[0]
-        device.count("buffer", 1)
-        device.count("memory", 1)
+        if result in api.OUT_OF_MEMORY:
+            raise MemoryError
+        api.check(result, f"{device}: memory of {self.size} bytes")
+        self.memory = device.keep("DeviceMemory", memory[0])
         api.check(lib.vkBindBufferMemory(device.handle, self.handle, self.memory, 0), f"{device}: binding memory")
-        self.address = lib.vkGetBufferDeviceAddress(device.handle, new("BufferDeviceAddressInfo", buffer=self.handle))
-        self.host: Any = None
-        if mapped:
+        self.address = int(lib.vkGetBufferDeviceAddress(device.handle, new("BufferDeviceAddressInfo", buffer=self.handle)))
+        if self.mapped:
             place = ffi.new("void**")
-            api.check(lib.vkMapMemory(device.handle, self.memory, 0, size, 0, place), f"{device}: mapping memory")
-            self.host = memoryview(ffi.buffer(place[0], size)).cast("B")
-        self.free: list[tuple[int, int]] = [(0, size)]  # (offset, bytes), by offset
+            api.check(lib.vkMapMemory(device.handle, self.memory, 0, self.size, 0, place), f"{device}: mapping memory")
+            self.host = int(ffi.cast("uintptr_t", place[0]))
+
+    def _all(self) -> list[tuple[int, int]]:
+        return [(self._start, self.size - self._start)]
+
+    @property
+    def is_empty(self) -> bool:
+        return self.free == self._all()
 
     def take(self, at: int, nbytes: int) -> int:
         """The offset of a place in free range number `at`."""
@@ -93,12 +101,11 @@ class Block:
             self.free[k - 1:k + 1] = [(before, size + nbytes)]
 
     def destroy(self, device: Device) -> None:
-        if self.host is not None:
-            lib.vkUnmapMemory(device.handle, self.memory)
-        lib.vkDestroyBuffer(device.handle, self.handle, NULL)
-        lib.vkFreeMemory(device.handle, self.memory, NULL)
-        device.count("buffer", -1)
-        device.count("memory", -1)
+        """Also of one that was not made to the end; unmaps it."""
+        if self.handle != NULL:
+            device.destroy("Buffer", self.handle)
+        if self.memory != NULL:
+            device.destroy("DeviceMemory", self.memory)
 
 
 class Buffer:
@@ -118,24 +125,33 @@ class Buffer:
 
     @property
     def host(self) -> memoryview | None:
-        """The same memory as the host sees it; None where it cannot."""
-        return None if self.block.host is None else self.block.host[self.offset:self.offset + self.nbytes]
+        """The same memory as the host sees it; None where it cannot. What is made of it (arrays, too) keeps the buffer, but
+        must not be touched once the device is closed."""
+        if not self.block.mapped:
+            return None
+        self._device.check_open()
+        seen = (ctypes.c_char * self.nbytes).from_address(self.block.host + self.offset)
+        seen.owner = self  # type: ignore[attr-defined]
+        return memoryview(seen).cast("B")
 
     def wait(self) -> None:
         """Until the device is done with it."""
         self._device.wait(self.epoch)
 
     def __del__(self) -> None:
-        self._device.memory.release(self.block, self.offset, self.nbytes, self.epoch)
+        self._device.memory.returned.append((self.block, self.offset, self.nbytes, self.epoch))
 
 
 class Memory:
     """The memory of a device. `cap`: bytes that may be reserved, None for all there is."""
 
     def __init__(self, device: Device) -> None:
-        self.stats = Stats()
+        self._stats = Stats()
         self.cap: int | None = None
-        self._device: Callable[[], Device | None] = weakref.ref(device)
+        # Buffers that nobody refers to. Garbage collection may find them at any time, also while the lists below are being
+        # changed: so it only appends here
+        self.returned: deque[tuple[Block, int, int, int]] = deque()
+        self._device = device
         self._blocks: list[Block] = []
         self._deferred: list[tuple[Block, int, int, int]] = []
         found = device.info.memory
@@ -158,26 +174,35 @@ class Memory:
                     return k
         raise BackendError("the device has no memory that the host can see", cure="update its driver")
 
+    @property
+    def stats(self) -> Stats:
+        if self._device.is_open:
+            self.collect()
+        return self._stats
+
     def take(self, nbytes: int, host: bool = False) -> Buffer:
         """A buffer; with `host`, in memory that the host sees. Raises BackendError when there is not enough; what was taken
         before stays as it is."""
-        device = self._device()
-        if device is None:
-            raise BackendError("the device is closed", cure="open it again: fuelnumba.device(...)")
+        device = self._device
         size = -(-max(nbytes, 1) // ALIGN) * ALIGN
         with device.lock:
             device.check_open()
+            if size > device.info.max_buffer - ALIGN:
+                raise BackendError(f"{device} has no room for {nbytes} bytes in one piece: it takes {device.info.max_buffer}",
+                                   cure="use smaller arrays")
             mapped = host or self.is_shared
-            found = self._find(size, mapped) or self._after_collecting(device, size, mapped)
+            self.collect()
+            found = self._find(size, mapped) or self._after_cleaning(device, size, mapped)
             if found is None:
+                stats = self._stats
                 raise BackendError(
-                    f"{device} has no room for {nbytes} bytes: {self.stats.used} are in use, {self.stats.reserved} reserved"
+                    f"{device} has no room for {nbytes} bytes: {stats.used} are in use, {stats.reserved} reserved"
                     + (f", and the cap is {self.cap}" if self.cap is not None else f" of {self.most}"),
                     cure="drop results that are no longer needed, or use smaller arrays")
             block, at = found
             offset = block.take(at, size)
-            self.stats.used += size
-            self.stats.peak_used = max(self.stats.peak_used, self.stats.used)
+            self._stats.used += size
+            self._stats.peak_used = max(self._stats.peak_used, self._stats.used)
             return Buffer(device, block, offset, size)
 
     def _find(self, size: int, mapped: bool) -> tuple[Block, int] | None:
@@ -190,16 +215,15 @@ class Memory:
                         best = (free, block, k)
         if best is not None:
             return best[1], best[2]
-        for wanted in dict.fromkeys((max(BLOCK, size), size)):
-            block = self._new(wanted, mapped)
-            if block is not None:
-                return block, 0
+        for wanted in dict.fromkeys((max(BLOCK, size + ALIGN), size + ALIGN)):
+            made = self._new(wanted, mapped)
+            if made is not None:
+                return made, 0
         return None
 
     def _new(self, size: int, mapped: bool) -> Block | None:
-        device = self._device()
-        assert device is not None
-        if self.cap is not None and self.stats.reserved + size > self.cap:
+        device = self._device
+        if self.cap is not None and self._stats.reserved + size > self.cap:
             return None
         kind = self._device_type if self.is_shared or not mapped else self._host_type
         if size > min(device.info.max_buffer, self._heaps[kind or 0][0]):
@@ -209,57 +233,48 @@ class Memory:
         except MemoryError:
             return None
         self._blocks.append(block)
-        self.stats.reserved += size
-        self.stats.peak_reserved = max(self.stats.peak_reserved, self.stats.reserved)
+        self._stats.reserved += size
+        self._stats.peak_reserved = max(self._stats.peak_reserved, self._stats.reserved)
         return block
 
-    def _after_collecting(self, device: Device, size: int, mapped: bool) -> tuple[Block, int] | None:
+    def _after_cleaning(self, device: Device, size: int, mapped: bool) -> tuple[Block, int] | None:
         """As `_find`, once everything that nobody needs has come back: garbage, and what the device still works with."""
         gc.collect()
         device.drain()
-        self.collect()
-        self._trim(0)
+        self._trim(device, 0)
         return self._find(size, mapped)
 
-    def release(self, block: Block, offset: int, nbytes: int, epoch: int) -> None:
-        """A buffer's place, which the device may still use."""
-        device = self._device()
-        if device is None or not device.is_open:
-            return
-        with device.lock:
-            self.stats.used -= nbytes
-            if device.done(epoch):
-                block.give(offset, nbytes)
-            else:
-                self._deferred.append((block, offset, nbytes, epoch))
-                self.stats.deferred += 1
-
     def collect(self) -> None:
-        """Take back what the device is done with."""
-        device = self._device()
-        assert device is not None
-        left = []
-        for block, offset, nbytes, epoch in self._deferred:
-            if device.done(epoch):
-                block.give(offset, nbytes)
-            else:
-                left.append((block, offset, nbytes, epoch))
-        self._deferred = left
-        self._trim(KEPT)
+        """Take back what nobody refers to and the device is done with."""
+        device = self._device
+        with device.lock:
+            waiting = len(self._deferred)
+            while self.returned:
+                place = self.returned.popleft()
+                self._stats.used -= place[2]
+                self._deferred.append(place)
+            finished = device.finished() if self._deferred else 0
+            left = []
+            for k, (block, offset, nbytes, epoch) in enumerate(self._deferred):
+                if epoch <= finished:
+                    block.give(offset, nbytes)
+                else:
+                    left.append((block, offset, nbytes, epoch))
+                    self._stats.deferred += k >= waiting
+            self._deferred = left
+            self._trim(device, max(KEPT, self.most // 8))
 
-    def _trim(self, kept: int) -> None:
+    def _trim(self, device: Device, kept: int) -> None:
         """Give empty blocks back to the driver, but for so many bytes."""
-        device = self._device()
-        assert device is not None
-        for block in [b for b in self._blocks if b.free == [(0, b.size)]]:
+        for block in [b for b in self._blocks if b.is_empty]:
             kept -= block.size
             if kept < 0:
                 self._blocks.remove(block)
-                self.stats.reserved -= block.size
+                self._stats.reserved -= block.size
                 block.destroy(device)
 
-    def close(self, device: Device) -> None:
-        for block in self._blocks:
-            block.destroy(device)
+    def forget(self) -> None:
+        """At the end: the blocks went with the device."""
         self._blocks, self._deferred = [], []
-        self.stats.reserved = self.stats.used = 0
+        self.returned.clear()
+        self._stats.reserved = self._stats.used = 0

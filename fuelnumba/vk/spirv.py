@@ -21,7 +21,7 @@ from . import glsl
 from .glsl import Shader
 
 RENDERERS = ("compiler/flatten.py", "compiler/codegen.py", "kernels/half.py", "kernels/arith.py", "kernels/vmath.py",
-             "core/scalar.py", "core/dtypes.py", "vk/glsl.py", "vk/words.py")
+             "core/scalar.py", "core/dtypes.py", "vk/glsl.py", "vk/spelling.py", "vk/words.py")
 FORMAT = b"fuelnumba-spirv-1\n"
 MAGIC = (0x07230203).to_bytes(4, sys.byteorder)
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from ..kernels.lang import inv_half_pi_table
-
 #: type of the kernel language -> GLSL
 TYPES = {"f32": "float", "f64": "double", "i64": "int64_t", "i32": "int", "i16": "int16_t", "i8": "int8_t", "u64": "uint64_t",
          "u32": "uint", "u16": "uint16_t", "u8": "uint8_t", "b1": "bool"}
@@ -39,32 +37,46 @@ def _for_float(t: str) -> dict[str, str]:
         f"copysign_{t}": f"{real} copysign_{t}({real} a, {real} b) {{ "
                          f"return {back}(({bits}(a) & {magnitude}) | ({bits}(b) & {sign})); }}",
         f"frem_{t}": _frem(t),
+        f"fma_{t}": _fma(t),
     }
+
+
+def _fma(t: str) -> str:
+    """Rounded once. Vulkan lets a driver round twice, and the software one does: there, the product is made exact as p + e
+    (Veltkamp's split), and the sum with c as s + t (Knuth's)."""
+    real, _, bits, magnitude, infinite, _, _ = _FLOATS[t]
+    split = "4097.0" if t == "f32" else "134217729.0lf"
+    return f"""{real} fma_{t}({real} a, {real} b, {real} c) {{
+  if (FUSED) return fma(a, b, c);
+  precise {real} p = a * b, at = a * {split}, bt = b * {split};
+  precise {real} ah = at - (at - a), bh = bt - (bt - b), al = a - ah, bl = b - bh;
+  precise {real} e = al * bl - (((p - ah * bh) - al * bh) - ah * bl);
+  precise {real} s = p + c, v = s - p, t = (p - (s - v)) + (c - v), exact = s + (t + e);
+  return exact != 0 && ({bits}(exact) & {magnitude}) < {infinite} ? exact : s;
+}}"""
 
 
 def _frem(t: str) -> str:
     """C's fmod by long division of the mantissas, exact."""
     real, whole, bits, magnitude, infinite, sign, back = _FLOATS[t]
-    digits, top, one = (23, "0xffu", "1u") if t == "f32" else (52, "0x7ffUL", "1UL")
+    digits, one = (23, "0x800000u") if t == "f32" else (52, "0x10000000000000UL")
     return f"""{real} frem_{t}({real} a, {real} b) {{
   {whole} x = {bits}(a) & {magnitude}, y = {bits}(b) & {magnitude}, s = {bits}(a) & {sign};
   if (y == 0 || x >= {infinite} || y > {infinite}) return {back}({infinite} | ({infinite} >> 1));
   if (x < y) return a;
-  int ex = int((x >> {digits}) & {top}), ey = int((y >> {digits}) & {top});
-  {whole} mask = ({one} << {digits}) - {one};
-  {whole} mx = ex == 0 ? x & mask : (x & mask) | ({one} << {digits});
-  {whole} my = ey == 0 ? y & mask : (y & mask) | ({one} << {digits});
-  if (ex == 0) ex = 1;
-  if (ey == 0) ey = 1;
-  for (int k = ex - ey; k > 0; k--) {{
+  const {whole} one = {one};
+  int ex = max(int(x >> {digits}), 1), ey = max(int(y >> {digits}), 1);
+  {whole} mx = x < one ? x : (x & (one - 1)) | one, my = y < one ? y : (y & (one - 1)) | one;
+  while (mx < one) {{ mx <<= 1; ex--; }}
+  while (my < one) {{ my <<= 1; ey--; }}
+  for (; ex > ey; ex--) {{
     if (mx >= my) mx -= my;
     mx <<= 1;
   }}
   if (mx >= my) mx -= my;
   if (mx == 0) return {back}(s);
-  while (mx <= mask && ey > 1) {{ mx <<= 1; ey--; }}
-  {whole} r = mx <= mask ? mx : (mx & mask) | ({whole}(ey) << {digits});
-  return {back}(r | s);
+  while (mx < one) {{ mx <<= 1; ey--; }}
+  return {back}(s | (ey > 0 ? (mx & (one - 1)) | ({whole}(ey) << {digits}) : mx >> (1 - ey)));
 }}"""
 
 
@@ -84,31 +96,32 @@ def _saturate(to: str, of: str) -> str:
 
 
 def _integers(t: str) -> dict[str, str]:
-    g = TYPES[t]
-    signed = t[0] == "i"
-    wide = "int64_t" if signed else "uint64_t"
-    down = " if (r != 0 && (r < 0) != (b < 0)) { q -= 1; r += b; }" if signed else ""
-    special = "  if (y == -1) { q_ = -x; r_ = 0; return; }\n" if signed else ""
-    negative = f"if (b < 0) return a == 1 ? {g}(1) : a == -1 ? {g}((b & 1) != 0 ? -1 : 1) : {g}(0);" if signed else ""
+    """Division and powers, in 32 bits where these hold the type."""
+    g, signed, bits = TYPES[t], t[0] == "i", int(t[1:])
+    work = ("int" if bits < 64 else "int64_t") if signed else "uint" if bits < 64 else "uint64_t"
+    least = "0x80000000" if bits < 64 else "0x8000000000000000L"
+    safe = f"y == 0 || (x == {least} && y == -1) ? 1 : y" if signed else "y == 0 ? 1 : y"  # least / -1 wraps to least
+    down = "\n  if (r != 0 && (r ^ d) < 0) { q -= 1; r += d; }" if signed else ""
+    times = f"{work}(b) < 0 ? -{work}(b) : {work}(b)" if signed else f"{work}(b)"
+    none = f"b < 0 && a != 1 && a != -1 ? {g}(0) : " if signed else ""  # what 1 / a**-b truncates to
+    count = "uint" if bits < 64 else "uint64_t"
     return {
-        f"divide_{t}": f"""void divide_{t}({wide} x, {wide} y, out {wide} q_, out {wide} r_) {{
-  q_ = 0; r_ = 0;
-  if (y == 0) return;
-{special}  {wide} a = x, b = y, q = a / b, r = a - q * b;{down}
-  q_ = q; r_ = r;
+        f"divide_{t}": f"""void divide_{t}({work} x, {work} y, out {work} q, out {work} r) {{  // floored; 0 where y is 0
+  {work} d = {safe};
+  q = x / d; r = x - q * d;{down}
+  if (y == 0) {{ q = 0; r = 0; }}
 }}""",
-        f"int_floordiv_{t}": f"{g} int_floordiv_{t}({g} a, {g} b) {{ {wide} q, r; divide_{t}({wide}(a), {wide}(b), q, r); "
+        f"int_floordiv_{t}": f"{g} int_floordiv_{t}({g} a, {g} b) {{ {work} q, r; divide_{t}({work}(a), {work}(b), q, r); "
                              f"return {g}(q); }}",
-        f"int_mod_{t}": f"{g} int_mod_{t}({g} a, {g} b) {{ {wide} q, r; divide_{t}({wide}(a), {wide}(b), q, r); "
+        f"int_mod_{t}": f"{g} int_mod_{t}({g} a, {g} b) {{ {work} q, r; divide_{t}({work}(a), {work}(b), q, r); "
                         f"return {g}(r); }}",
-        f"int_pow_{t}": f"""{g} int_pow_{t}({g} a_, {g} b_) {{
-  {wide} a = {wide}(a_), b = {wide}(b_), p = 1;
-  {negative}
-  for (; b != 0; b >>= 1) {{
-    if ((b & 1) != 0) p *= a;
-    a *= a;
+        f"int_pow_{t}": f"""{g} int_pow_{t}({g} a, {g} b) {{
+  {work} p = 1, x = {work}(a);
+  for ({count} n = {count}({times}); n != 0; n >>= 1) {{
+    if ((n & 1) != 0) p *= x;
+    x *= x;
   }}
-  return {g}(p);
+  return {none}{g}(p);
 }}""",
         f"maximum_{t}": f"{g} maximum_{t}({g} a, {g} b) {{ return a > b ? a : b; }}",
         f"minimum_{t}": f"{g} minimum_{t}({g} a, {g} b) {{ return a < b ? a : b; }}",
@@ -116,8 +129,23 @@ def _integers(t: str) -> dict[str, str]:
 
 
 def _group(t: str) -> dict[str, str]:
-    """Reductions over the threads of a group: subgroups first, then what they made, in its order."""
+    """Reductions over the threads of a group: subgroups first, then what they made, in its order. Not every device has
+    subgroups of i64: for these the group, whose size is a power of two, meets in a tree."""
     g = TYPES[t]
+    if t == "i64":
+        joins = {"sum": "a + b", "max": "maximum_i64(a, b)", "min": "minimum_i64(a, b)"}
+        return {"scratch_i64": "shared int64_t scratch_i64[gl_WorkGroupSize.x];"} | {
+            f"group_{name}_i64": f"""int64_t group_{name}_i64(int64_t x) {{
+  uint k = gl_LocalInvocationID.x;
+  barrier();
+  scratch_i64[k] = x;
+  for (uint n = gl_WorkGroupSize.x / 2; n > 0; n /= 2) {{
+    memoryBarrierShared(); barrier();
+    if (k < n) {{ int64_t a = scratch_i64[k], b = scratch_i64[k + n]; scratch_i64[k] = {join}; }}
+  }}
+  memoryBarrierShared(); barrier();
+  return scratch_i64[0];
+}}""" for name, join in joins.items()}
     out = {f"scratch_{t}": f"shared {g} scratch_{t}[256];"}
     for name, first, join in (("sum", "subgroupAdd(x)", "s += scratch_{t}[k];"),
                               ("max", "subgroupMax(x)", "s = maximum_{t}(s, scratch_{t}[k]);"),
@@ -139,13 +167,10 @@ def _group(t: str) -> dict[str, str]:
     return out
 
 
-def _table(part: int) -> str:
-    values = ", ".join(f"{v!r}lf" for v in inv_half_pi_table(part).tolist())
-    return (f"const double inv_half_pi_{part}_[1024] = double[]({values});\n"
-            f"double inv_half_pi_{part}(int64_t e) {{ return inv_half_pi_{part}_[int(e)]; }}")
-
-
 FIXED = {
+    "wide": """int64_t wide(int x) {  // no conversion: Mesa 22.3 fails to compare one with a constant
+  return packInt2x32(ivec2(x, x >> 31));
+}""",
     "quotient": """int64_t quotient(int64_t a, int64_t b) {  // of numbers that are not negative
   return ((a | b) >> 32) == 0 ? int64_t(uint(a) / uint(b)) : a / b;
 }""",
@@ -207,8 +232,6 @@ def library() -> dict[str, str]:
         out |= _integers(t)
     for t in ("f32", "f64", "i32", "i64"):
         out |= _group(t)
-    for part in range(4):
-        out[f"inv_half_pi_{part}"] = _table(part)
     return out
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import re
+import tracemalloc
 import xml.etree.ElementTree as ET
 from typing import Any
 
@@ -67,6 +68,89 @@ def test_apart_for_what_lies_between() -> None:
 
     f(X)
     assert "not fused with what they read:\n  2 and 0: reduce_rows runs between them" in f.explain()
+
+
+def whole(lines: list[str]) -> list[str]:
+    """The launches without their numbers, those that are left out put back."""
+    found: list[str] = []
+    for line in lines:
+        if again := re.fullmatch(r"  \.\.\.  x (\d+) more of (?:this launch|these (\d+) launches), (\d+) to (\d+)", line):
+            times, group, first, last = (int(g or 1) for g in again.groups())
+            assert first == len(found) and last == first + times * group - 1
+            found += found[-group:] * times
+        elif launch := re.fullmatch(r" +(\d+)  (\w+ .*)", line):
+            assert int(launch[1]) == len(found)
+            found.append(launch[2])
+    return found
+
+
+def _one(x, w):
+    for _ in range(60):
+        x = np.tanh(x @ w)
+    return x
+
+
+def _two_after_each_other(x, w):
+    for _ in range(40):
+        x = (x @ w).sum(axis=0) + x
+    x = np.exp(x @ w.T).max(axis=0) * x
+    for _ in range(30):
+        x = np.cos(x @ w) - x @ w
+    return x
+
+
+def _nested(x, w):
+    for _ in range(8):
+        for _ in range(7):
+            x = np.sin(x @ w)
+        x = x / x.sum(axis=0)
+    return x
+
+
+def _nothing_alike(x, w):
+    for _ in range(50):
+        x = np.concatenate([x, x[:1]]) @ w
+    return x
+
+
+@pytest.mark.parametrize(("function", "most"), [(_one, 3), (_two_after_each_other, 20), (_nested, 16), (_nothing_alike, 150)])
+def test_what_repeats_is_listed_once(function: Any, most: int) -> None:
+    f = jit(function)
+    f(np.full((3, 3), 0.1, F32), np.full((3, 3), 0.1, F32))
+    launches = len(f.plan.launches)
+    assert launches > 40
+    full, folded = f.plan.format(folded=False).splitlines(), str(f.plan).splitlines()
+    assert len(whole(full)) == launches and "(plan.format(folded=False) lists every launch)" not in full
+    assert whole(folded) == whole(full) and sum(bool(re.match(r" +\d+  ", line)) for line in folded) <= most
+    assert (len(folded) < len(full)) is ("  (plan.format(folded=False) lists every launch)" in folded)
+    told, told_in_full = str(f.explain()).splitlines(), str(f.explain(folded=False)).splitlines()
+    assert whole(told) == whole(told_in_full) and len(whole(told)) == launches
+    assert len(told_in_full) - len(told) == len(full) - len(folded)
+
+
+def test_few_launches_are_all_listed() -> None:
+    f = jit(lambda x, w: np.tanh(np.tanh(np.tanh(x @ w) @ w) @ w))
+    f(np.eye(3, dtype=F32), np.eye(3, dtype=F32))
+    assert str(f.plan) == f.plan.format(folded=False) and "..." not in str(f.explain())
+
+
+def test_thousands_of_steps_are_told_shortly() -> None:
+    @jit
+    def f(x, w):
+        for _ in range(3000):
+            x = np.tanh(x @ w)
+        return x
+
+    f(np.eye(3, dtype=F32), np.eye(3, dtype=F32))
+    assert "x 2999 more of these 2 launches, 2 to 5999" in str(f.plan)
+    tracemalloc.start()
+    try:
+        texts = [str(f.plan), str(f.graph), str(f.explain()), f.plan._repr_html_(), f.graph._repr_html_()]
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert all(len(t) < 8_000 for t in texts) and most < 60_000_000
+    assert repr(f.graph) == str(f.graph) and repr(f.plan) == str(f.plan)
 
 
 def test_apart_for_another_order_of_elements() -> None:

@@ -16,7 +16,7 @@ from fuelnumba import ops  # noqa: F401  (declares the ops)
 from fuelnumba.core import dtypes as dt
 from fuelnumba.core import ir
 from fuelnumba.core.dims import SymEnv
-from fuelnumba.core.fold import LEAVES, PLACES, Repeat, fold, in_order
+from fuelnumba.core.fold import LEAVES, PLACES, Repeat, fold, in_order, stretches
 from fuelnumba.core.ir import Node
 from fuelnumba.core.ops import OPS
 
@@ -356,3 +356,34 @@ def test_graphs_of_random_ops(rng: np.random.Generator) -> None:
             values.append(op(str(rng.choice(["tanh", "exp"])), a) if rng.random() < 0.5 else op("add", a, b))
         nodes = ir.topological(values)
         proven(fold(nodes), nodes)
+
+
+# ------------------------------------------------------------------------------------------------ of plain keys
+def spared(keys: str, least: int = 1) -> list[tuple[int, int, int]]:
+    found = stretches(keys, least)
+    end = 0
+    for start, group, times in found:
+        assert start >= end and times > 1 and group * (times - 1) >= least
+        end = start + group * times
+        assert keys[start:end] == keys[start:start + group] * times
+    return found
+
+
+@pytest.mark.parametrize(("keys", "found"), [
+    ("", []), ("a", []), ("abc", []), ("aaaa", [(0, 1, 4)]), ("xabcabcaby", [(1, 3, 2)]), ("aaabbb", [(0, 1, 3), (3, 1, 3)]),
+    ("aabaabaab", [(0, 3, 3)]), ("xyabababxy", [(2, 2, 3)]), ("abababcdcdcdcd", [(0, 2, 3), (6, 2, 4)])])
+def test_stretches(keys: str, found: list[tuple[int, int, int]]) -> None:
+    assert spared(keys) == found
+
+
+def test_stretches_that_spare_little_are_left() -> None:
+    assert spared("aabbbbbb", 3) == [(2, 1, 6)]
+
+
+@given(st.text("ab", max_size=40), st.integers(1, 5))
+def test_stretches_of_anything(keys: str, least: int) -> None:
+    found = spared(keys, least)
+    most = max((n for p in range(1, len(keys)) for a in range(len(keys))
+                if (n := next((k for k in range(len(keys) - a - p) if keys[a + k] != keys[a + k + p]), max(len(keys) - a - p, 0))
+                    // p * p) >= least), default=0)
+    assert max((group * (times - 1) for _, group, times in found), default=0) == most

@@ -356,7 +356,8 @@ def test_pages_stay_small(layers: int) -> None:
     graph = decoder(layers)
     assert len(graph._repr_html_()) < 100_000
     assert len(plan_of(graph)._repr_html_()) < 120_000
-    assert str(graph).count("ops.matmul(") == layers  # the program is whole
+    assert graph.format(folded=False).count("ops.matmul(") == layers
+    assert str(graph).count("ops.matmul(") == (2 if layers == 200 else layers)  # of a long program, the first and the last
 
 
 def test_what_cannot_be_folded_is_cut(rng: np.random.Generator) -> None:

@@ -188,8 +188,9 @@ def test_recursion() -> None:
     def countdown(x, n=4):
         return x if n == 0 else countdown(x * 2, n - 1)
 
+    np.testing.assert_allclose(countdown(X), X * 16)  # n is left out: a Python int
     with pytest.raises(errors.TracedBoolError):  # n is traced
-        countdown(X)
+        countdown(X, 4)
     assert clean()
 
     @jit(static_argnames="n")

@@ -221,3 +221,24 @@ def test_sums_vectorise(t):
     args[::2] = cells.ctypes.data + 8 * np.arange(3)
     run(compiled, args, 0, 1000)
     assert out.tolist() == [a.sum(), (a * b).sum()]
+
+
+FAULTS = """
+def entry(args, lo, hi):
+    status = raw_i64(args[0])
+    for i in range(lo, hi):
+        fault(status, i32(7), i, u8(200), i * 2)
+"""
+
+
+def test_the_first_fault_stays():
+    status = np.zeros(6, np.int64)
+    args = np.array([status.ctypes.data], np.int64)
+    compiled = entry(FAULTS)
+    run(compiled, args, 11, 20)
+    run(compiled, args, 0, 5)
+    assert status.tolist() == [7, 11, 200, 22, 0, 0]
+    plain = np.zeros(6, np.int64)
+    for i in (11, 12, 0):
+        lang.fault(plain, 7, i, 200, i * 2)
+    assert plain.tolist() == status.tolist()

@@ -330,7 +330,7 @@ def test_no_damaged_byte_of_a_file_goes_unnoticed(filled: Path, tmp_path: Path) 
     copy.write_bytes(whole + b"x")
     assert modcache._read(copy, modcache._parsed) is None
     assert modcache._read(tmp_path / "missing", modcache._parsed) is None
-    assert modcache._read(tmp_path) is None
+    assert modcache._read(tmp_path, modcache._parsed) is None
 
 
 def test_a_process_that_is_killed_while_it_compiles(tmp_path: Path) -> None:

@@ -452,10 +452,11 @@ def test_namespace_has_every_op_with_signature_and_doc() -> None:
         assert len(fn.__doc__) > 5, name
     import inspect
 
-    assert str(inspect.signature(ops["softmax"])) == "(x, axis=-1)"
-    assert str(inspect.signature(ops["layer_norm"])) == "(x, weight=None, bias=None, eps=1e-05)"
-    assert str(inspect.signature(ops["concat"])).startswith("(*xs: 'Any', axis")
-    assert "Dtypes on cpu: f32 f64" in re.sub(r"f16 bf16 ", "", ops["exp"].__doc__ or "")
+    assert str(inspect.signature(ops["softmax"])) == "(x: ArrayLike, axis: int = -1) -> Array"
+    assert str(inspect.signature(ops["layer_norm"])) == ("(x: ArrayLike, weight: ArrayLike | None = None, "
+                                                         "bias: ArrayLike | None = None, eps: float = 1e-05) -> Array")
+    assert str(inspect.signature(ops["concat"])) == "(*xs: ArrayLike, axis: int = 0) -> Array"
+    assert "Dtypes of x on cpu: f32 f64" in re.sub(r"f16 bf16 ", "", ops["exp"].__doc__ or "")
 
 
 def test_namespace_functions() -> None:
