@@ -123,8 +123,8 @@ def target_of(ufunc: np.ufunc) -> str | Callable[..., Any] | None:
 def in_loop_of(ufunc: np.ufunc, inputs: Sequence[Any]) -> list[Any]:
     """The operands in the dtypes of the loop that a ufunc of SciPy's has for theirs: f64 as a rule, f32 for f32."""
     given = [as_tensor(x) for x in inputs]
-    kinds = [{"b": bool, "i": int, "f": float}[x.weak] if x.weak else x.dtype for x in given]
-    loop = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout))  # type: ignore[arg-type]
+    kinds = [{"i": int, "f": float}.get(x.weak, x.dtype) for x in given]
+    loop = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout))
     return [as_tensor(x, dtype) for x, dtype in zip(given, loop)]
 
 
@@ -160,6 +160,8 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
     try:
         if dtype is not None:
             inputs = tuple(ar.converted(ufunc.__name__, x, dtype, casting) for x in inputs)
+        elif home == SCIPY:
+            inputs = tuple(in_loop_of(ufunc, inputs))
         return in_form(call(target, *inputs) if isinstance(target, str) else target(*inputs, **own), "scalar")
     except FuelError:
         raise
@@ -461,9 +463,9 @@ def covered_of_scipy() -> list[str]:
 
 
 def unsupported(name: str) -> NoReturn:
-    module, _, short = name.rpartition(".")
+    module = name.rpartition(".")[0]
     if module == SCIPY:
-        cure = f"of {SCIPY} are covered: {', '.join(covered_of_scipy())}. Compute it outside the jitted function and pass the result"
+        cure = f"compute it outside, and pass the result. Of {SCIPY} are covered: {', '.join(covered_of_scipy())}"
     elif module:
         cure = nearest(name, covered())
     else:
