@@ -251,13 +251,7 @@ class Kernel:
     def operands(self, count: int) -> dict[str, str]:
         """Pointer parameters for `count` operands: name -> type variable or dtype name. Optional inputs that are not
         given have no parameter; a baked flag keeps the kernel from naming them."""
-        params = _parameters(self.fn)
-        if self.optional:
-            annotations = [str(p.annotation) for p in params]
-            surplus = next(k for k, a in enumerate(annotations) if a in NOT_POINTERS) - count
-            absent = [p.name for p in params if p.name in self.optional][-surplus:] if surplus > 0 else []
-            params = [p for p in params if p.name not in absent]
-        return {p.name: "T" if p.annotation is p.empty else str(p.annotation).strip("'\"") for p in params[:count]}
+        return _operands(self, count)
 
     def pointers(self, count: int) -> list[str]:
         """The type variable or dtype name of each of the first `count` parameters."""
@@ -276,9 +270,15 @@ class Kernel:
         return bound
 
 
-@functools.cache
-def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter]:
-    return list(inspect.signature(fn).parameters.values())
+@functools.cache  # a plan asks for the same kernel hundreds of times
+def _operands(kernel: Kernel, count: int) -> dict[str, str]:
+    params = list(inspect.signature(kernel.fn).parameters.values())
+    if kernel.optional:
+        annotations = [str(p.annotation) for p in params]
+        surplus = next(k for k, a in enumerate(annotations) if a in NOT_POINTERS) - count
+        absent = [p.name for p in params if p.name in kernel.optional][-surplus:] if surplus > 0 else []
+        params = [p for p in params if p.name not in absent]
+    return {p.name: "T" if p.annotation is p.empty else str(p.annotation).strip("'\"") for p in params[:count]}
 
 
 # ------------------------------------------------------------------------------------------------ ops
