@@ -13,19 +13,20 @@ import threading
 import time
 import types
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
 from .compiler import bindings, modcache
-from .compiler.plan import Plan, make_plan
+from .compiler.plan import Plan
 from .core import dtypes as dt
 from .core import ir
 from .core.dims import MIN_SYMBOL, Extent, Guard, SymEnv
 from .core.errors import ArgumentError, BackendError, CompileError, DonationError, FuelError, LeakedTracerError
 from .core.ir import Graph, Node
 from .core.layout import Layout, contiguous
+from .core.ops import shown
 from .core.source import locate, user_location
 from .core.tree import LEAF, TreeDef, flatten_leaves, unflatten
 from .core.treecode import builder
@@ -33,6 +34,7 @@ from .run.arguments import SCALAR, Signature, identifier, kind_in_words, leaf_si
 from .run.array import DeviceArray
 from .run.binding import DEVICE, OWNER, Parameters
 from .run.fits import Fits
+from .run.placement import Call, planned
 from .run.specialisation import Route, Specialisation
 from .run.target import Target, chosen, cpu
 from .trace import guards
@@ -70,7 +72,8 @@ class Jitted(Generic[P, R]):
 
     @located
     def __init__(self, fn: Callable[P, R], static_argnames: Iterable[str] | str = (), donate: Iterable[str] | str = (),
-                 dims: Mapping[str, Sequence[str | None]] | None = None, static_argnums: Iterable[int] | int = ()) -> None:
+                 dims: Mapping[str, Sequence[str | None]] | None = None, static_argnums: Iterable[int] | int = (),
+                 fallback: str | None = None) -> None:
         if isinstance(fn, (staticmethod, classmethod)):
             raise ArgumentError(f"jit goes under @{type(fn).__name__}, next to the function",
                                 cure=f"write @{type(fn).__name__} above @jit")
@@ -84,6 +87,9 @@ class Jitted(Generic[P, R]):
         self.signature, self.donate = self.parameters.signature, self.parameters.donate
         self._completed, self._variadic = self.parameters.completed, self.parameters.variadic
         self._is_method = self.parameters.positional[:1] in (["self"], ["cls"])
+        if fallback not in (None, cpu.name):
+            raise ArgumentError(f"fallback cannot be {shown(fallback)}", cure='leave it out, or give "cpu"')
+        self.fallback = fallback
         self._lock = threading.RLock()
         _jitted.add(self)
         self._fast: dict[Signature, Route] = {}
@@ -106,7 +112,7 @@ class Jitted(Generic[P, R]):
         if _found_by_name(self):
             return self.__qualname__  # type: ignore[attr-defined]
         p = self.parameters
-        return type(self), (self.__wrapped__, p.static, p.donate, p.dims)
+        return type(self), (self.__wrapped__, p.static, p.donate, p.dims, (), self.fallback)
 
     def __repr__(self) -> str:
         return f"<jitted {self.name}{self.signature}, {self.compilations} compilation{'s' * (self.compilations != 1)}>"
@@ -332,7 +338,7 @@ class Jitted(Generic[P, R]):
         instance = special.instances.get(bound)
         if instance is None:
             try:
-                instance = special.target.instance(special.plan, env, special.scalars, special.fits, _progress.report)
+                instance = special.ready(special.plan, env, special.scalars, special.fits, _progress.report)
             except (MemoryError, OverflowError) as err:  # of 64-bit sizes and strides
                 raise _no_memory(self.name, err) from None
             if len(special.instances) >= MAX_INSTANCES:
@@ -396,6 +402,7 @@ class Jitted(Generic[P, R]):
         traced: list[Any] = []
         scalars: dict[int, str] = {}
         positions: list[int] = []
+        lies: dict[Node, Target] = {}
         for k, (leaf, name, shape) in enumerate(zip(leaves, names, pattern)):
             if shape is None:
                 kind = signatures[k][0]
@@ -410,6 +417,8 @@ class Jitted(Generic[P, R]):
                 dense = target is not cpu or leaf.flags.c_contiguous  # what is sent to a device is contiguous there
                 layouts[node] = contiguous(shape) if dense else strided(leaf, shape, self.name, name)
                 traced.append(Tensor(node, None, trace, None, "scalar" if signatures[k][2] == SCALAR else None))
+                if type(leaf) is DeviceArray:
+                    lies[node] = leaf.device
             inputs.append(node)
             positions.append(k)
         with tracing_into(trace):
@@ -434,43 +443,46 @@ class Jitted(Generic[P, R]):
                 return True
             return False
 
-        leaks = watch.leaked(is_ours)
-        if leaks:
-            code = getattr(self.__wrapped__, "__code__", None)
-            raise LeakedTracerError(f"{self.name}() left {kept[0]!r} in {leaks[0]}",
-                                    where=kept[0].where or (locate(code, 0) if code is not None else None),
-                                    cure="return the value instead: what a trace stores elsewhere is not computed")
+        code = getattr(self.__wrapped__, "__code__", None)
+        paths = TreeDef(out_structure).paths("its result") if constants else []
+        for k, v in constants:
+            if isinstance(v, (Iterator, Awaitable)):
+                raise ArgumentError(f"{self.name}() returned {described(v)}: {paths[k]} can be used only once",
+                                    cure="return a list or a tuple")
+        for leaks, cure in (
+                (guards.holding([(paths[k], v) for k, v in constants], is_ours),
+                 "return arrays in lists, tuples, dicts or dataclasses"),
+                (watch.leaked(is_ours), "return the value instead: what a trace stores elsewhere is not computed")):
+            if leaks:
+                raise LeakedTracerError(f"{self.name}() left {kept[0]!r} in {leaks[0]}", cure=cure,
+                                        where=kept[0].where or (locate(code, 0) if code is not None else None))
         donated = self._donated(structure) if self.donate else frozenset()
         graph = Graph(inputs, outputs, self.name, env, frozenset(positions.index(k) for k in donated))
-        plan = make_plan(graph, layouts, bound)
+        places = dict(zip(inputs, positions))
+        plan, ready = planned(graph, Call(target, bound, lies, {inputs[k]: kind for k, kind in scalars.items()}, layouts, places,
+                                          self.fallback is not None))
         for made, form in zip(plan.outputs, forms):
             made.form = form
         watch.check()  # makes ready what later calls need
-        if positions != list(range(len(leaves))):
-            for s in plan.storages:
-                if s.kind == "input":
-                    s.index = positions[s.index]
-            for o in plan.outputs:
-                o.donated = None if o.donated is None else positions[o.donated]
-            scalars = {positions[k]: kind for k, kind in scalars.items()}
+        scalars = {positions[k]: kind for k, kind in scalars.items()}
         self.compilations += 1
-        fits = Fits(trace.narrowings, dict(zip(inputs, positions)), self.__wrapped__) if trace.narrowings else None
+        fits = Fits(trace.narrowings, places, self.__wrapped__) if trace.narrowings else None
         build = None if out_structure == LEAF and not constants else builder(out_structure, dict(constants))
-        plan.printer = target.text
-        return Specialisation(family, pattern, plan, build, watch, scalars, fits, time.perf_counter() - start, target)
+        return Specialisation(family, pattern, plan, build, watch, scalars, fits, time.perf_counter() - start, ready)
 
     def _target(self, structure: Any, leaves: Sequence[Any], static: Signature) -> Target:
-        """The machine for a call: where its arrays lie, or the one that was chosen. Raises ArgumentError for two."""
+        """The machine for a call: the one that was chosen, or where its first device array lies. Raises ArgumentError for
+        arrays elsewhere than on the chosen one."""
         asked = next((v for n, _, v in static if n == DEVICE), None)
-        found: tuple[Target, str] | None = None if asked is None else (asked, "what device(...) chose")
         for k, leaf in enumerate(leaves):
             if type(leaf) is DeviceArray:
-                name = self._leaf_names(structure)[k]
-                if found is not None and found[0] is not leaf.device:
-                    raise ArgumentError(f"{self.name}(): {name} lies on {leaf.device.name}, {found[1]} is {found[0].name}",
-                                        cure=f"bring it there: fuelnumba.to_device({name}, {found[0].name!r})")
-                found = found or (leaf.device, f"the device of {name}")
-        return cpu if found is None else found[0]
+                if asked is None:
+                    return leaf.device
+                if leaf.device is not asked:
+                    name = self._leaf_names(structure)[k]
+                    raise ArgumentError(f"{self.name}(): {name} lies on {leaf.device.name}, what device(...) chose is "
+                                        f"{asked.name}", cure=f"bring it there: fuelnumba.to_device({name}, {asked.name!r})")
+        return asked or cpu
 
     # -------------------------------------------------------------------------------------- looking inside
     def _need(self) -> Specialisation:
@@ -510,6 +522,7 @@ class Jitted(Generic[P, R]):
         arguments = [f"  {name}: " + (str(inputs[name].aval) if name in inputs else "an object, by identity")
                      for name in self._leaf_names(s.key[0])]
         arguments += [f"  {line}" for line in self.parameters.statics_in_words(s.key[2])]
+        arguments += ["  what a device has no kernel for may run on the CPU (fallback)"] * (self.fallback is not None)
         watched = s.guards.describe() + [f"length condition: {g}" for g in s.plan.graph.env.guards]
         sections = [("arguments:", arguments), ("compiled anew because:", [f"  {m}" for m in self._misses]),
                     ("guards:", [f"  {g}" for g in watched])]
@@ -526,7 +539,10 @@ class Jitted(Generic[P, R]):
 
 
 def _found_by_name(function: Jitted[..., Any]) -> bool:
-    """Does the name of its module lead to the jitted function itself, so that another process finds it there?"""
+    """Does the name of its module lead to the jitted function itself, so that another process finds it there? Cloudpickle
+    takes functions of __main__ to processes with another one."""
+    if getattr(function, "__module__", "") == "__main__" and "cloudpickle" in sys._getframe(2).f_globals.get("__name__", ""):
+        return False
     found: Any = sys.modules.get(getattr(function, "__module__", ""))
     for part in getattr(function, "__qualname__", "<locals>").split("."):
         found = getattr(found, part, None)
@@ -556,11 +572,12 @@ def on_compile(report: Callable[[int, int, str], None] | None) -> None:
 def jit(fn: Callable[P, R]) -> Jitted[P, R]: ...
 @overload
 def jit(*, static_argnames: Iterable[str] | str = ..., static_argnums: Iterable[int] | int = ...,
-        donate: Iterable[str] | str = ...,
-        dims: Mapping[str, Sequence[str | None]] | None = ...) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
+        donate: Iterable[str] | str = ..., dims: Mapping[str, Sequence[str | None]] | None = ...,
+        fallback: str | None = ...) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
 def jit(fn: Any = None, *, static_argnames: Iterable[str] | str = (), static_argnums: Iterable[int] | int = (),
-        donate: Iterable[str] | str = (), dims: Mapping[str, Sequence[str | None]] | None = None) -> Any:
-    """Compile a NumPy function: `@jit`, or `@jit(static_argnames=..., donate=..., dims=...)`.
+        donate: Iterable[str] | str = (), dims: Mapping[str, Sequence[str | None]] | None = None,
+        fallback: str | None = None) -> Any:
+    """Compile a NumPy function: `@jit`, or `@jit(static_argnames=..., donate=..., dims=..., fallback=...)`.
 
     Arguments are arrays and Python numbers, nested in lists, tuples, dicts and dataclasses; results are arrays and NumPy scalars,
     as NumPy has them, in the same kinds of containers. Inputs are never modified, except donated ones. A default that a call
@@ -574,10 +591,12 @@ def jit(fn: Any = None, *, static_argnames: Iterable[str] | str = (), static_arg
         buffer's next version is returned as the same array object. After a FuelIndexError they keep what was written before.
     dims: names for axis lengths that vary, e.g. `{"x": ("n", None)}`; without it, a length becomes symbolic when a second
         one is seen. One name is one length.
+    fallback: "cpu" lets the CPU run what a device has no kernel for, with copies there and back that `explain()` lists; without
+        it, that is a NoBackendForOp.
     """
     if fn is None:
-        return lambda f: Jitted(f, static_argnames, donate, dims, static_argnums)
-    return Jitted(fn, static_argnames, donate, dims, static_argnums)
+        return lambda f: Jitted(f, static_argnames, donate, dims, static_argnums, fallback)
+    return Jitted(fn, static_argnames, donate, dims, static_argnums, fallback)
 
 
 def cache_stats() -> modcache.Stats:

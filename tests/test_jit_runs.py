@@ -294,9 +294,27 @@ def test_an_exception_of_the_users() -> None:
     assert jit(lambda x: x + 1)(arange(2)).tolist() == [2, 3]  # no trace is left running
 
 
-def test_a_result_that_is_no_array() -> None:
-    text = said(lambda: jit(lambda x: "text")(arange(2)), errors.ArgumentError)
-    assert text == "<lambda>() returned 'text', which does not depend on its arguments as an array\n   = return an array, or compute this outside"
+@pytest.mark.parametrize("result", ["text", 1, 2.5, True, None, (), [], {}, np.float32(3), ("a", 3, [None]), {"n": 1}, np.tanh, 2 + 1j])
+def test_results_that_are_no_arrays(result: Any) -> None:
+    """Alone as in a container; a container is a new one for each call."""
+    f = jit(lambda x: result)
+    for _ in range(20):
+        got = f(arange(2))
+        assert type(got) is type(result) and got == result
+    assert f.compilations == 1
+
+
+def test_results_that_traced_values_hide_in() -> None:
+    class Box:
+        def __init__(self, value: Any) -> None:
+            self.value = value
+
+    for f, where in ((lambda x: {x + 1}, "its result[0]"), (lambda x: Box(x), "its result.value"), (lambda x: lambda: x, "closure x of its result"),
+                     (lambda x: [1, {"k": Box([x * 2])}], 'its result[1]["k"].value[0]')):
+        assert said(lambda f=f: jit(f)(arange(2)), errors.LeakedTracerError) == (
+            f"<lambda>() left Tensor(f32[2]) in {where}\n   = return arrays in lists, tuples, dicts or dataclasses")
+    text = said(lambda: jit(lambda x: [1, map(np.exp, [x])])(arange(2)), errors.ArgumentError)
+    assert text == "<lambda>() returned a value of type map: its result[1] can be used only once\n   = return a list or a tuple"
 
 
 @pytest.mark.parametrize("first, second", [(0.0, -0.0), ((1,), (1.0,)), ((1,), (True,)), ((0.0, 2), (-0.0, 2))])

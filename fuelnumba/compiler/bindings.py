@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.dtypes import DType, dtype_of
-from ..core.errors import ArgumentError, CompileError, NoKernelError
+from ..core.errors import ArgumentError, CompileError, NoBackendForOp, NoKernelError
 from ..core.ir import Node
 from ..core.ops import CPU, OPS, Kernel, OpDef, Operand, on_change
 from ..trace.traced import located
@@ -57,14 +57,15 @@ _lock = threading.RLock()
 generation = 0  # how many changes there were: plans made under another number are made again
 
 
-def _changed(reason: str) -> None:
+def changed(reason: str) -> None:
+    """Plans made until now are not right any more, for a reason that `misses` will tell."""
     global generation
     with _lock:
         _changes.append(reason)
         generation = len(_changes)
 
 
-on_change.append(_changed)
+on_change.append(changed)
 
 
 def change_since(made_under: int) -> str:
@@ -119,6 +120,21 @@ class Bindings:
             refused.append(f"{k.name}: {reason}")
         return None, refused
 
+    def no_kernel(self, node: Node, refused: Sequence[str] = ()) -> NoKernelError:
+        """The error for a node that nothing serves: what was asked, and what is bound nearby."""
+        kind = NoKernelError if self.backend == CPU else NoBackendForOp
+        asked = f"{asked_of(node)} on {self.backend}"
+        here = f", or {FALL_BACK}" if self.backend != CPU and current().is_bound(node) else ""
+        if refused:
+            return kind(f"no kernel takes {asked}: {'; '.join(refused)}", where=node.where,
+                        cure=f"change the operands as the reason says, or register_kernel one of your own{here}")
+        served = sorted({d.name for k in self.of(node.op) for ds in k.types.values() for d in ds})
+        nearby = f"{node.op.name} has kernels for {', '.join(served)}" if served else f"{node.op.name} has no kernels"
+        nearby += " there" if self.backend != CPU else ""
+        cure = ("cast the arrays first, e.g. x.astype('f32'), or register_kernel one of your own" if served else
+                "attach one with the op's decorator kernel(...), anew if the op was declared anew")
+        return kind(f"no kernel for {asked}; {nearby}", where=node.where, cure=cure + here)
+
 
 def current(backend: str = CPU) -> Bindings:
     with _lock:
@@ -158,7 +174,7 @@ def register_kernel(op: str, dtypes: Sequence[Any], fn: Callable[..., Any], *, b
             raise ArgumentError(f"{op} has a registered kernel for {_dtypes(key[1])} on {backend} already",
                                 cure="unregister_kernel frees the key")
         _user = {**_user, key: UserKernel(fn, key[1], backend, op)}
-        _changed("kernels were registered or removed")
+        changed("kernels were registered or removed")
 
 
 def _place(fn: Any) -> tuple[str, str]:
@@ -176,7 +192,7 @@ def unregister_kernel(op: str, dtypes: Sequence[Any], *, backend: str = CPU) -> 
             raise ArgumentError(f"{op} has no registered kernel for {_dtypes(key[1])} on {backend}",
                                 cure="give the dtypes it was registered with")
         _user = {k: kernel for k, kernel in _user.items() if k != key}
-        _changed("kernels were registered or removed")
+        changed("kernels were registered or removed")
 
 
 def key_dtypes(node: Node) -> tuple[DType, ...]:
@@ -185,20 +201,12 @@ def key_dtypes(node: Node) -> tuple[DType, ...]:
     return (*inputs, node.dtype)
 
 
-def no_kernel(node: Node, refused: Sequence[str] = (), backend: str = CPU) -> NoKernelError:
-    """The error for a node that nothing serves: what was asked, and what is bound nearby."""
-    asked = f"{node.op.name} on ({_dtypes(key_dtypes(node))}) on {backend}"
-    if refused:
-        return NoKernelError(f"no kernel takes {asked}: {'; '.join(refused)}", where=node.where,
-                             cure="change the operands as the reason says, or register_kernel one of your own")
-    served = sorted({d.name for k in node.op.kernels for ds in k.types.values() for d in ds})
-    nearby = f"{node.op.name} has kernels for {', '.join(served)}" if served else f"{node.op.name} has no kernels"
-    cure = ("cast the arrays first, e.g. x.astype('f32'), or register_kernel one of your own" if served else
-            "attach one with the op's decorator kernel(...), anew if the op was declared anew")
-    return NoKernelError(f"no kernel for {asked}; {nearby}", where=node.where, cure=cure)
+FALL_BACK = 'allow it to run on the CPU: jit(fallback="cpu")'
+
+
+def asked_of(node: Node) -> str:
+    return f"{node.op.name} on ({_dtypes(key_dtypes(node))})"
 
 
 def _dtypes(dtypes: Sequence[DType]) -> str:
     return ", ".join(d.name for d in dtypes[:-1]) + f" -> {dtypes[-1].name}"
-
-

@@ -126,9 +126,23 @@ def convert(value: str, src: DType, dst: DType) -> str:
         return f"sat_{dst.name}({value})" if a[0] == "f" else f"{b}({value})"
     if dst.name in ("f32", "f64"):
         return value if a == b else f"{b}({value})"
-    if a[0] != "f":
+    return loaded(narrowed(value, src, dst), dst)
+
+
+def is_narrow(dtype: DType) -> bool:
+    """Of floats that are computed in f32: what a node gives is rounded to them, so that what is fused does not decide the
+    value. Inside one formula, f32 stays."""
+    return dtype.kind in "fs" and dtype.bits < 32
+
+
+def narrowed(value: str, src: DType, dst: DType) -> str:
+    """The text for the bits, in a float of 8 or 16, of a computed value of another dtype."""
+    a = src.compute
+    if src.name == "bool":
+        a, value = "f32", f"select({value}, f32(1), f32(0))"
+    elif a[0] != "f":
         a, value = ("f32", f"f32({value})") if src.bits <= 16 else ("f64", f"f64({value})")
-    return f"{dst.name}_to_f32({a}_to_{dst.name}({value}))"
+    return f"{a}_to_{dst.name}({value})"
 
 
 def stored(value: str, dtype: DType) -> str:
@@ -209,7 +223,7 @@ def region_source(nodes: Sequence[Node], outputs: Sequence[Node], layouts: Calla
         of = node.dtype.compute
         raw = number(f"a{k}", node.attr("value"), "float" if of[0] == "f" else "int")
         head.append(f"y{k} = " + (f"({raw} != 0)" if of == "b1" else f"{of}({raw})"))
-        if node.dtype.bits < 32 and of == "f32":
+        if is_narrow(node.dtype):
             head[-1] = f"y{k} = " + convert(f"f64({raw})", BY_NAME["f64"], node.dtype)
         names[node] = (f"y{k}", of)
 
@@ -218,15 +232,22 @@ def region_source(nodes: Sequence[Node], outputs: Sequence[Node], layouts: Calla
         body.append(f"{name} = {text}")
         return name
 
+    bits: dict[Node, str] = {}  # of values that were rounded to a dtype narrower than what they are computed in
     for n in nodes:
         args = [names[i] for i in n.inputs]
-        if n.op.name == "cast":
-            names[n] = (emit(convert(args[0][0], n.inputs[0].dtype, n.dtype)), n.dtype.compute)
-        else:
-            assert n.op.expr is not None
-            names[n] = scalar.spell(n.op.expr, args, _operand_type(n), emit)
+        if n.op.expr is not None:
+            value, of = scalar.spell(n.op.expr, args, _operand_type(n), emit)
+            narrow = stored(value, n.dtype) if is_narrow(n.dtype) and not scalar.keeps(n.op.expr) else None
+        else:  # a cast
+            value, of, source = args[0][0], n.dtype.compute, n.inputs[0].dtype
+            narrow = narrowed(value, source, n.dtype) if is_narrow(n.dtype) and source is not n.dtype else None
+            value = value if narrow else emit(convert(value, source, n.dtype))
+        if narrow:
+            bits[n] = emit(narrow)
+            value = emit(loaded(bits[n], n.dtype))
+        names[n] = (value, of)
     for k, node in enumerate(outputs):
-        value = stored(names[node][0], node.dtype)
+        value = bits.get(node) or stored(names[node][0], node.dtype)
         body.append(f"store_out({out_names[k]}, {operand_index[len(inputs) + k]}, {value})")
 
     text = "\n".join(head) + "\n" + _loops(rank, extents, rows, body)

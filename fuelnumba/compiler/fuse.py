@@ -4,14 +4,14 @@ kernel; every other node is a step of its own. Steps are put in an order that ke
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ..core import ir, scalar
+from ..core import ir
 from ..core.dims import same_shape
 from ..core.ir import Graph, Node
 from .bindings import Bindings
-from .lower import view_base
+from .order import leads
 
 MAX_WEIGHT, MAX_POINTERS = 250, 24  # past these, compile time and registers cost more than a pass over memory (measured)
 
@@ -49,64 +49,70 @@ def _in_order(nodes: list[Node], before: Mapping[Node, set[Node]]) -> list[Node]
     return list(out)
 
 
+@dataclass(eq=False)
+class _Group:
+    """A step while it grows. `wants` are the groups that must run before it, `users` those that wait for it."""
+
+    number: int
+    nodes: list[Node]
+    inside: set[Node]
+    wants: dict[_Group, None] = field(default_factory=dict)  # a set in order, that of insertion
+    users: dict[_Group, None] = field(default_factory=dict)
+    weight: int = 0
+    reads: set[Node] = field(default_factory=set)
+
+    def need(self, groups: Iterable[_Group]) -> None:
+        for g in groups:
+            if g is not self:
+                self.wants[g] = None
+                g.users[self] = None
+
+
 def fuse(graph: Graph, before: Mapping[Node, set[Node]], bound: Bindings) -> list[Step]:
     """The steps of a graph, in the order they run."""
     nodes = [n for n in _in_order(graph.nodes(), before) if _runs(n)]
-    group: dict[Node, int] = {}  # node -> number of its step
-    members: dict[int, list[Node]] = {}
-    needs: dict[int, int] = {}  # step -> bits of all steps that must run before it
+    group: dict[Node, _Group] = {}
     pinned = {r for readers in before.values() for r in readers} | set(before)
     free = {n for n in nodes if n not in pinned and bound.is_fusible(n)}
-
-    def direct(n: Node) -> set[int]:
-        return {group[p] for p in _producers(n)} | {group[r] for r in before.get(n, ()) if r in group}
-
-    for mine, n in enumerate(nodes):  # a number of its own, since groups disappear when they are merged
-        wanted = direct(n)
-        bits = 0
-        for g in wanted:
-            bits |= needs[g] | 1 << g
-        home = None
-        if n in free:
-            for p in n.inputs:
-                if p not in group:
-                    continue
-                g = group[p]
-                if not _fusible(members[g], n, free) or _reads_view_of(members[g], [n]):
-                    continue
-                others = 0  # what n needs apart from g must not need g
-                for w in wanted - {g}:
-                    others |= needs[w] | 1 << w
-                if not others >> g & 1:
-                    home = g
-                    break
+    for number, n in enumerate(nodes):
+        wanted = dict.fromkeys([group[p] for p in _producers(n)] + [group[r] for r in before.get(n, ()) if r in group])
+        home = _home(n, wanted, group, free) if n in free else None
         if home is None:
-            members[mine], needs[mine], group[n] = [n], bits, mine
+            group[n] = home = _Group(number, [n], {n}, weight=_weight([n]), reads=_reads([n]))
+            home.need(wanted)
         else:
-            members[home].append(n)
+            home.nodes.append(n)
+            home.inside.add(n)
+            home.weight += _weight([n])
+            home.reads = (home.reads | _reads([n])) - home.inside
+            home.need(wanted)
             group[n] = home
-            bits &= ~(1 << home)
-            if bits & ~needs[home]:
-                needs[home] |= bits
-                for g, old in needs.items():  # whatever needs the region now needs these too
-                    if old >> home & 1:
-                        needs[g] = old | bits
-            _merge_into(home, n, group, members, needs, free)
-    steps = {g: Step(m, bound.is_fusible(m[0])) for g, m in members.items()}
+            _merge_into(home, n, group, free)
+    groups = sorted(set(group.values()), key=lambda g: g.number)
     users = _readers(nodes)
-    roots = {view_base(o) for o in graph.outputs}
+    roots = {o.base for o in graph.outputs}
+    steps = {g: Step(g.nodes, bound.is_fusible(g.nodes[0])) for g in groups}
     for g, s in steps.items():
-        s.outputs = [n for n in s.nodes if n in roots or any(group[u] != g for u in users.get(n, ()))]
-    return _ordered(steps, group, before)
+        s.outputs = [n for n in s.nodes if n in roots or any(group[u] is not g for u in users.get(n, ()))]
+    return _ordered(steps)
 
 
-def _fusible(region: list[Node], n: Node, free: set[Node]) -> bool:
-    return (region[0] in free and same_shape(region[0].shape, n.shape) and _weight([*region, n]) <= MAX_WEIGHT
-            and len(_reads([*region, n])) < MAX_POINTERS)
+def _home(n: Node, wanted: Mapping[_Group, None], group: Mapping[Node, _Group], free: set[Node]) -> _Group | None:
+    """The region among those that n reads which n can join: what n needs apart from it does not need it."""
+    for p in n.inputs:
+        g = group.get(p)
+        if g is not None and _fits(g, n, free) and not _reads_view_of(g.inside, [n]) and not _leads(g, wanted):
+            return g
+    return None
+
+
+def _fits(g: _Group, n: Node, free: set[Node]) -> bool:
+    return (g.nodes[0] in free and same_shape(g.nodes[0].shape, n.shape) and g.weight + _weight([n]) <= MAX_WEIGHT
+            and len((g.reads | _reads([n])) - g.inside) < MAX_POINTERS)
 
 
 def _weight(region: list[Node]) -> int:
-    return sum(scalar.weight(n.op.expr) if n.op.expr is not None else 2 for n in region)
+    return sum(n.op.weight for n in region)
 
 
 def _reads(nodes: list[Node]) -> set[Node]:
@@ -114,38 +120,43 @@ def _reads(nodes: list[Node]) -> set[Node]:
     return {i for n in nodes for i in n.inputs if i not in inside and i.op is not ir.FULL}
 
 
-def _reads_view_of(region: list[Node], nodes: list[Node]) -> bool:
+def _reads_view_of(region: set[Node], nodes: list[Node]) -> bool:
     """Whether a node reads what the region makes through a view: elements that other iterations of its loop make."""
-    return not set(region).isdisjoint(view_base(i) for n in nodes for i in n.inputs if i.op.is_view)
+    return any(i.op.is_view and i.base in region for n in nodes for i in n.inputs)
 
 
-def _merge_into(home: int, n: Node, group: dict[Node, int], members: dict[int, list[Node]], needs: dict[int, int],
-                free: set[Node]) -> None:
+def _leads(g: _Group, groups: Iterable[_Group]) -> bool:
+    """Whether one of the groups, apart from g itself, needs g."""
+    return leads(g, [w for w in groups if w is not g], lambda s: s.wants, lambda s: s.users)
+
+
+def _merge_into(home: _Group, n: Node, group: dict[Node, _Group], free: set[Node]) -> None:
     """Pull the other elementwise regions that n reads into its own, where no path leads around."""
     for p in n.inputs:
         g = group.get(p)
-        if g is None or g == home or not _fusible(members[g], n, free):
+        if g is None or g is home or not _fits(g, n, free):
             continue
-        merged = members[g] + members[home]
-        if _weight(merged) > MAX_WEIGHT or len(_reads(merged)) > MAX_POINTERS or _reads_view_of(members[g], members[home]):
+        reads = (g.reads | home.reads) - g.inside - home.inside
+        if g.weight + home.weight > MAX_WEIGHT or len(reads) > MAX_POINTERS or _reads_view_of(g.inside, home.nodes):
             continue
-        between = [s for s, b in needs.items() if s not in (g, home) and b >> g & 1 and needs[home] >> s & 1]
-        if between or needs[g] >> home & 1:
+        if _leads(g, home.wants):
             continue
-        members[home] = merged
-        for m in members.pop(g):
+        home.nodes[:0] = g.nodes
+        home.inside |= g.inside
+        home.weight += g.weight
+        home.reads = reads
+        for m in g.nodes:
             group[m] = home
-        bits = needs.pop(g)
-        needs[home] = (needs[home] | bits) & ~(1 << g) & ~(1 << home)
-        for s, old in needs.items():
-            if s != home and old >> g & 1:
-                needs[s] = (old & ~(1 << g)) | 1 << home | needs[home]
-            elif s != home and old >> home & 1:
-                needs[s] = old | needs[home]
+        for w in g.wants:
+            del w.users[g]
+        for u in g.users:
+            del u.wants[g]
+            u.need([home])
+        home.need(g.wants)
 
 
 def _producers(n: Node) -> list[Node]:
-    return [b for b in map(view_base, n.inputs) if _runs(b)]
+    return [i.base for i in n.inputs if _runs(i.base)]
 
 
 def _readers(nodes: list[Node]) -> dict[Node, list[Node]]:
@@ -156,27 +167,16 @@ def _readers(nodes: list[Node]) -> dict[Node, list[Node]]:
     return out
 
 
-def _ordered(steps: dict[int, Step], group: dict[Node, int], before: Mapping[Node, set[Node]]) -> list[Step]:
+def _ordered(steps: Mapping[_Group, Step]) -> list[Step]:
     """Kahn's order; of the steps that could run, the one whose last node was recorded first."""
-    wants: dict[int, set[int]] = {}
-    for g, s in steps.items():
-        found: set[int] = set()
-        for n in s.nodes:
-            found |= {group[p] for p in _producers(n)} | {group[r] for r in before.get(n, ()) if r in group}
-        wants[g] = found - {g}
     rank = {g: k for k, g in enumerate(steps)}
-    unlocks: dict[int, list[int]] = {}
-    for g, ws in wants.items():
-        for w in ws:
-            unlocks.setdefault(w, []).append(g)
-    left = {g: len(ws) for g, ws in wants.items()}
+    left = {g: len(g.wants) for g in steps}
     ready = [(rank[g], g) for g, k in left.items() if not k]
-    heapq.heapify(ready)
     out: list[Step] = []
     while ready:
         _, g = heapq.heappop(ready)
         out.append(steps[g])
-        for u in unlocks.get(g, ()):
+        for u in g.users:
             left[u] -= 1
             if not left[u]:
                 heapq.heappush(ready, (rank[u], u))

@@ -13,7 +13,7 @@ from ..core.ir import Graph, Node
 from ..core.layout import Layout, contiguous
 from ..core.ops import OPS, OpDef, Operand
 from ..core.source import Location
-from .bindings import Bindings, no_kernel
+from .bindings import Bindings
 from .rules import simplify
 
 
@@ -85,24 +85,6 @@ class Layouts:
         return Operand(self(node), node.dtype)
 
 
-def storage_root(node: Node) -> Node:
-    """The node that owns the storage this node's value lies in."""
-    while True:
-        if node.op.is_view:
-            node = node.inputs[0]
-        elif node.op.destroys is not None:
-            node = node.inputs[node.op.destroys]
-        else:
-            return node
-
-
-def view_base(node: Node) -> Node:
-    """The node that made the values this one shows."""
-    while node.op.is_view:
-        node = node.inputs[0]
-    return node
-
-
 def legalise(graph: Graph, layouts: Layouts, bound: Bindings) -> Graph:
     """Insert the copies that kernels need. Raises NoKernelError for a node nothing serves."""
 
@@ -115,7 +97,7 @@ def legalise(graph: Graph, layouts: Layouts, bound: Bindings) -> Graph:
     def whole(node: Node) -> Node:
         """A value that fills its storage: what a write may go into."""
         filled = dense(node)
-        return filled if same_shape((layouts(storage_root(filled)).size,), (layouts(filled).size,)) else copy(filled)
+        return filled if same_shape((layouts(filled.root).size,), (layouts(filled).size,)) else copy(filled)
 
     def rewrite(node: Node, inputs: tuple[Node, ...]) -> Node:
         op = node.op
@@ -141,23 +123,25 @@ def legalise(graph: Graph, layouts: Layouts, bound: Bindings) -> Graph:
                 kernel, refused = bound.choose(new, [layouts.operand(i) for i in kept], node.attributes)
                 if kernel is not None:
                     return ir.with_inputs(new, tried)
-            raise no_kernel(new, refused)
+            raise bound.no_kernel(new, refused)
         return new
 
     graph = ir.rebuild(graph, rewrite)
-    outputs, taken = [], set()
+    outputs: list[Node] = []
+    listed, taken, given_away = set(), set(), {graph.inputs[k] for k in graph.donated}
     for o in graph.outputs:
-        root = storage_root(o)
-        donated = root.op is ir.INPUT and root in graph.inputs and graph.inputs.index(root) in graph.donated
+        root = o.root
+        donated = root in given_away
         filling = o.op is not ir.FULL and layouts(o).is_contiguous and same_shape((layouts(root).size,), (layouts(o).size,))
         given = root.op in (ir.INPUT, ir.CONSTANT, ir.FULL)  # not to be handed out, unless donated
-        base = view_base(o)
+        base = o.base
         if given and not donated and base.op.destroys is not None:
             given, root = False, base  # the write will get a copy of its own to write into (order_writes)
         owned = not given or (donated and same_shape(o.shape, root.shape))  # a donated array keeps its shape
-        if not (filling and owned) or (root in taken and o not in outputs):
+        if not (filling and owned) or (root in taken and o not in listed):
             o = ir.make(OPS["copy"], (o,), {"uid": ir.unique()}, o.where)
             root = o
         taken.add(root)
+        listed.add(o)
         outputs.append(o)
     return Graph(graph.inputs, outputs, graph.name, graph.env, graph.donated)

@@ -7,105 +7,134 @@ gets the old value kept for it: the writer is given a copy to write into. Nothin
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
 from ..core import ir
 from ..core.ir import Graph, Node
 from ..core.ops import OPS
-from .lower import storage_root, view_base
+
+T = TypeVar("T")
 
 
 def order_writes(graph: Graph) -> tuple[Graph, dict[Node, set[Node]]]:
     """The graph with its safety copies, and for each writer the readers that must come before it."""
     while True:
         nodes = graph.nodes()
-        writers = [n for n in nodes if n.op.destroys is not None]
-        if not writers:
-            return graph, {}
-        ancestors, position = _ancestors(nodes), {n: k for k, n in enumerate(nodes)}
-        readers = _readers(nodes)
-        before: dict[Node, set[Node]] = {}
-        rewritten = None
-        for w in writers:
-            target = w.inputs[w.op.destroys or 0]
-            reading = {r for alias in _aliases(target, readers) for r in readers.get(alias, ())
-                       if r is not w and not r.op.is_view}
-            overlap = [k for k, i in enumerate(w.inputs) if k != w.op.destroys and storage_root(i) is storage_root(target)]
-            if not _writable(storage_root(target), graph):
-                rewritten = _with_copy(graph, w, w.op.destroys or 0)
-            elif overlap:  # the source is read from the buffer that is written
-                rewritten = _with_copy(graph, w, overlap[0])
-            elif any(ancestors[r] >> position[w] & 1 for r in reading) or any(
-                    o in graph.outputs for o in _aliases(target, readers)) or any(
-                    r.op.destroys is not None and storage_root(r) is storage_root(w) and r in before for r in reading):
-                rewritten = _with_copy(graph, w, w.op.destroys or 0)
-            if rewritten is not None:
-                break
-            before[w] = reading
-        if rewritten is None:
-            stuck = _cycle(nodes, before)
-            if stuck is None:
-                return graph, before
-            rewritten = _with_copy(graph, stuck, stuck.op.destroys or 0)
-        graph = rewritten
+        before, copies = _decide(graph, nodes)
+        if not copies:
+            copies = {w: [w.op.destroys or 0] for w in _stuck(nodes, before)}
+        if not copies:
+            return graph, before
+        graph = _with_copies(graph, copies)
 
 
-def _cycle(nodes: list[Node], before: dict[Node, set[Node]]) -> Node | None:
-    """A writer that waits for itself, through readers that wait for other writers; None when an order exists."""
-    done: set[Node] = set()
-    left = nodes
-    while left:
-        waiting = []
-        for n in left:
-            if done.issuperset(n.inputs) and done.issuperset(before.get(n, ())):
-                done.add(n)
-            else:
-                waiting.append(n)
-        if len(waiting) == len(left):
-            return next(n for n in waiting if n in before)
-        left = waiting
-    return None
-
-
-def _aliases(target: Node, readers: dict[Node, list[Node]]) -> list[Node]:
-    """The nodes that show the same version of the same storage: up through the views to their base, and down again."""
-    found, todo = [], [view_base(target)]
-    while todo:
-        n = todo.pop()
-        found.append(n)
-        todo += [r for r in readers.get(n, ()) if r.op.is_view]
-    return found
-
-
-def _readers(nodes: list[Node]) -> dict[Node, list[Node]]:
-    out: dict[Node, list[Node]] = {}
+def _decide(graph: Graph, nodes: list[Node]) -> tuple[dict[Node, set[Node]], dict[Node, list[int]]]:
+    """The writers that write in place, each with who must come before it; and those that cannot, each with the inputs of which
+    it gets copies. A version is the node that made it; who reads a view of it reads it."""
+    writers = [n for n in nodes if n.op.destroys is not None]
+    if not writers:
+        return {}, {}
+    position = {n: k for k, n in enumerate(nodes)}
+    readers: dict[Node, dict[Node, None]] = {}  # of a version; no views
+    users: dict[Node, list[Node]] = {}
     for n in nodes:
         for i in dict.fromkeys(n.inputs):
-            out.setdefault(i, []).append(n)
-    return out
+            users.setdefault(i, []).append(n)
+            if not n.op.is_view:
+                readers.setdefault(i.base, {})[n] = None
+    donated = {graph.inputs[k] for k in graph.donated}
+    shown = {o.base for o in graph.outputs}
+    overwritten: set[Node] = set()
+    before: dict[Node, set[Node]] = {}
+    copies: dict[Node, list[int]] = {}
+    owner: dict[Node, Node] = {}  # of the storage that a writer's result lies in; a writer that gets a copy owns that
+
+    def owner_of(node: Node) -> Node:
+        return owner.get(node.base, node.base)
+
+    for w in writers:
+        k = w.op.destroys or 0
+        version, root = w.inputs[k].base, owner_of(w.inputs[k])
+        owner[w] = w
+        if (root.op in (ir.CONSTANT, ir.FULL) or (root.op is ir.INPUT and root not in donated) or version in shown
+                or version in overwritten):
+            copies[w] = [k]
+            continue
+        late = [r for r in readers[version] if position[r] > position[w]]
+        if late and leads(w, late, lambda n: n.inputs, lambda n: users.get(n, ())):  # one needs the result as well
+            copies[w] = [k]
+            continue
+        overwritten.add(version)
+        owner[w] = root
+        overlap = [j for j, i in enumerate(w.inputs) if j != k and owner_of(i) is root]
+        if overlap:  # the source is read from the buffer that is written
+            copies[w] = overlap
+        else:
+            before[w] = {r for r in readers[version] if r is not w}
+    return before, copies
 
 
-def _ancestors(nodes: list[Node]) -> dict[Node, int]:
-    """For each node the set (as bits of their positions) of nodes it needs, itself included."""
-    out: dict[Node, int] = {}
-    for k, n in enumerate(nodes):
-        bits = 1 << k
-        for i in n.inputs:
-            bits |= out[i]
-        out[n] = bits
-    return out
+def leads(goal: T, starts: Iterable[T], wants: Callable[[T], Iterable[T]], users: Callable[[T], Iterable[T]]) -> bool:
+    """Whether one of `starts` needs `goal`. Looked for from both ends in turn: one of them is near as a rule, as something new
+    that has no users yet, or a value that comes from the inputs directly."""
+    up, down = deque(starts), deque([goal])
+    above, below = set(up), {goal}
+    while up and down:
+        for w in wants(up.popleft()):
+            if w in below:
+                return True
+            if w not in above:
+                above.add(w)
+                up.append(w)
+        for u in users(down.popleft()):
+            if u in above:
+                return True
+            if u not in below:
+                below.add(u)
+                down.append(u)
+    return False
 
 
-def _writable(root: Node, graph: Graph) -> bool:
-    if root.op is ir.INPUT:
-        return graph.inputs.index(root) in graph.donated
-    return root.op not in (ir.CONSTANT, ir.FULL)
+def _stuck(nodes: list[Node], before: Mapping[Node, set[Node]]) -> list[Node]:
+    """Writers that wait for themselves, through readers that wait for other writers: without them, an order exists."""
+    unlocks: dict[Node, list[Node]] = {}
+    left: dict[Node, int] = {}
+    for n in nodes:
+        waits = {*n.inputs, *before.get(n, ())}
+        left[n] = len(waits)
+        for w in waits:
+            unlocks.setdefault(w, []).append(n)
+    ready = [n for n in nodes if not left[n]]
+    done: set[Node] = set()
+    writers = iter([n for n in nodes if n in before])
+    stuck: list[Node] = []
+    while True:
+        while ready:
+            n = ready.pop()
+            done.add(n)
+            for u in unlocks.get(n, ()):
+                left[u] -= 1
+                if not left[u]:
+                    ready.append(u)
+        writer = next((w for w in writers if w not in done), None)
+        if writer is None:
+            return stuck
+        stuck.append(writer)  # with a copy, it waits for its inputs only
+        for r in before[writer] - done - set(writer.inputs):
+            unlocks[r].remove(writer)
+            left[writer] -= 1
+        if not left[writer]:
+            ready.append(writer)
 
 
-def _with_copy(graph: Graph, writer: Node, position: int) -> Graph:
-    """The graph in which `writer` gets a copy of one of its inputs."""
+def _with_copies(graph: Graph, copies: Mapping[Node, list[int]]) -> Graph:
+    """The graph in which writers get copies of some of their inputs."""
     def rewrite(node: Node, inputs: tuple[Node, ...]) -> Node:
-        if node is writer:
-            copy = ir.make(OPS["copy"], (inputs[position],), {"uid": ir.unique()}, node.where)
-            inputs = (*inputs[:position], copy, *inputs[position + 1:])
-        return ir.with_inputs(node, inputs)
+        made = list(inputs)
+        for k in copies.get(node, ()):
+            made[k] = ir.make(OPS["copy"], (inputs[k],), {"uid": ir.unique()}, node.where)
+        return ir.with_inputs(node, tuple(made))
 
     return ir.rebuild(graph, rewrite)

@@ -21,7 +21,7 @@ from . import bindings
 from .bindings import Bindings, UserKernel
 from .codegen import Source, kernel_source, region_source
 from .fuse import Step, fuse
-from .lower import Layouts, legalise, lower, storage_root
+from .lower import Layouts, legalise, lower
 from .order import order_writes
 
 
@@ -89,6 +89,7 @@ class Plan:
     generation: int
     backend: str = CPU
     printer: Callable[[Source, int], str] | None = None  # the text of a kernel in the machine's language
+    notes: list[tuple[str, list[str]]] = field(default_factory=list)  # for explanations: headings, each with its lines
 
     def source(self, which: int | Node) -> str:
         """The text of the kernel of a launch (its number), or of the launch that computes a node of `lowered`, as the machine
@@ -164,7 +165,7 @@ class _Planner:
 
     # -- storage
     def storage(self, node: Node) -> Storage:
-        root = storage_root(node)
+        root = node.root
         found = self.storages.get(root)
         if found is None:
             found = self.storages[root] = self._new(root, "temporary")
@@ -180,7 +181,7 @@ class _Planner:
         return Storage(number, kind, nbytes)
 
     def _output(self, node: Node) -> Output:
-        root = storage_root(node)
+        root = node.root
         if root not in self.storages:
             self.storages[root] = self._new(root, "output")
         storage = self.storages[root]
@@ -214,7 +215,7 @@ class _Planner:
                                arrays=arrays, reads=reads, writes=writes, note="registered by the user")]
         kernel, refused = self.bound.choose(node, operands, node.attributes)
         if kernel is None:
-            raise bindings.no_kernel(node, refused)
+            raise self.bound.no_kernel(node, refused)
         launch = kernel.launch(operands, [result], node.attributes)
         note = "; ".join(refused)
         if launch.finish is None:

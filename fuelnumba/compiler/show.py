@@ -13,7 +13,6 @@ from ..core.ir import Node
 from ..core.picture import Group, count, details, draw, graph_html, preformatted, scrolling
 from ..core.printer import LONG, again
 from . import fuse
-from .lower import view_base
 from .plan import LaunchStep, Plan, Storage
 
 LINES, MOST_LINES = 40, 600  # of a part of an explanation in a notebook: a longer one is closed at first; is cut
@@ -25,19 +24,19 @@ SAME_BYTES = {"broadcast_to", "reshape", "permute", "unsqueeze", "squeeze", "fli
 def format_plan(plan: Plan, folded: bool | None = None) -> str:
     """One line per launch: kernel, what it computes, work items, and the user's line. folded: whether of equal groups of
     lines that follow one another the first alone is shown; None: where there are many."""
-    lines = [f"plan of {plan.graph.name}: {_size(plan)}"]
-    lines += _numbered(_launches(plan), folded)
+    lines = [f"plan of {plan.graph.name}: {size_in_words(plan)}"]
+    lines += numbered(launch_lines(plan), folded)
     kinds = [s.kind for s in plan.storages]
     lines.append("  buffers: " + ", ".join(f"{kinds.count(k)} {k}" for k in dict.fromkeys(kinds)))
     return "\n".join(lines)
 
 
-def _size(plan: Plan) -> str:
+def size_in_words(plan: Plan) -> str:
     kernels = len(plan.sources) + len({s.user for s in plan.launches if s.user is not None})
     return f"{count(len(plan.launches), 'launch')} of {count(kernels, 'kernel')}"
 
 
-def _numbered(launches: Sequence[str], folded: bool | None) -> list[str]:
+def numbered(launches: Sequence[str], folded: bool | None) -> list[str]:
     """The lines of the launches with their numbers, those that repeat left out."""
     lines: list[str] = []
     k = 0
@@ -49,7 +48,7 @@ def _numbered(launches: Sequence[str], folded: bool | None) -> list[str]:
     return lines + ["  (plan.format(folded=False) lists every launch)"] * (len(lines) < len(launches))
 
 
-def _launches(plan: Plan, threaded: Collection[int] = (), more: bool = False) -> list[str]:
+def launch_lines(plan: Plan, threaded: Collection[int] = (), more: bool = False) -> list[str]:
     """What there is to say of the launches; `more`: with the bytes they move and, of the numbers in `threaded`, that threads
     share them."""
     lines = []
@@ -60,7 +59,7 @@ def _launches(plan: Plan, threaded: Collection[int] = (), more: bool = False) ->
         if more:
             read = _total(step.reads) if _finishes(plan, k) else _read(step)
             written = _total(step.writes) if _finishes(plan, k + 1) else _written(step)
-            parts += [f"reads {_bytes(read)}", f"writes {_bytes(written)}"]
+            parts += [f"reads {bytes_in_words(read)}", f"writes {bytes_in_words(written)}"]
             parts += ["divided among threads"] * (k in threaded)
         lines.append(f"{_name(step):20s} {', '.join(parts)}" + (f"   # {step.where}" if step.where else ""))
     return lines
@@ -71,7 +70,7 @@ def _name(step: LaunchStep) -> str:
 
 
 # ------------------------------------------------------------------------------------------------ bytes
-def _bytes(n: Extent) -> str:
+def bytes_in_words(n: Extent) -> str:
     if isinstance(n, Dim):
         return f"{n} B"
     for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
@@ -126,7 +125,8 @@ def decisions(plan: Plan, threaded: Collection[int] = (), folded: bool | None = 
     threads share; folded: as for `format_plan`."""
     traced = len([n for n in plan.graph.nodes() if n.op.kind != "leaf"])
     out = [(f"{count(traced, 'op')} traced, {count(len(plan.launches), 'launch')}:",
-            _numbered(_launches(plan, threaded, True), folded))]
+            numbered(launch_lines(plan, threaded, True), folded))]
+    out += plan.notes
     apart = _apart(plan)
     if apart:
         out.append(("not fused with what they read:", [f"  {line}" for line in apart]))
@@ -148,7 +148,7 @@ def _counted(lines: Counter[str]) -> list[str]:
 def _apart(plan: Plan) -> list[str]:
     """Why regions of elementwise ops that read one another are launches of their own."""
     home = {n: k for k, s in enumerate(plan.launches) for n in s.nodes}
-    reads = [{home[b] for n in s.nodes for i in n.inputs if (b := view_base(i)) in home} - {k}
+    reads = [{home[b] for n in s.nodes for i in n.inputs if (b := i.base) in home} - {k}
              for k, s in enumerate(plan.launches)]
     reached: list[int] = []  # launches that each one needs, itself included, as bits: of thousands, sets would fill memory
     for k, direct in enumerate(reads):
@@ -175,7 +175,7 @@ def _why_apart(earlier: LaunchStep, step: LaunchStep, between: str | None) -> st
     if str(a.aval.shape) != str(b.aval.shape):
         return f"their shapes differ: {b.aval} and {a.aval}"
     made = set(earlier.nodes)
-    if any(i.op.is_view and view_base(i) in made for n in step.nodes for i in n.inputs):
+    if any(i.op.is_view and i.base in made for n in step.nodes for i in n.inputs):
         return "one reads the other's elements in another order"
     if between is not None:
         return f"{between} runs between them"
@@ -247,7 +247,7 @@ def plan_html(plan: Plan) -> str:
     lines = format_plan(plan)
     table = (details("as a list", preformatted(lines)) if len(lines) <= LONG else
              f"<p>As a list it has {len(plan.launches)} lines: <code>print(f.plan)</code>.</p>")
-    head = f"<div>plan of <b>{text(plan.graph.name)}</b>: {text(_size(plan))}</div>"
+    head = f"<div>plan of <b>{text(plan.graph.name)}</b>: {text(size_in_words(plan))}</div>"
     return f"<div>{head}{scrolling(plan_svg(plan))}{table}</div>"
 
 

@@ -35,6 +35,7 @@ __all__ = [
     "GraphError",
     "InputArrayError",
     "LeakedTracerError",
+    "NoBackendForOp",
     "NoKernelError",
     "PromotionError",
     "ShapeError",
@@ -468,6 +469,25 @@ class NoKernelError(FuelError, NotImplementedError):
             fn.ops.write_slice(np.zeros((3,) * 6), x, at=(0,) * 6)
         except fn.errors.NoKernelError as err:
             print(err)
+    """
+
+
+class NoBackendForOp(NoKernelError):
+    """**Cause**: a device has no kernel for this operation with these dtypes, or lacks what its kernel needs (f64, say). The
+    message tells what is bound nearby. Nothing of the call has run.
+    **Cure**: cast to a dtype that the device has; bring the operands elsewhere with `fuelnumba.to_device`; or allow all
+    such operations to run on the CPU: `jit(fallback="cpu")`.
+
+        import numpy as np
+        import fuelnumba as fn
+
+        x = np.ones((2,) * 6, np.float32)  # six axes longer than 1
+
+        with fn.device("vulkan"):
+            try:
+                fn.ops.write_slice(np.zeros((3,) * 6, np.float32), x, at=(0,) * 6)
+            except fn.errors.NoBackendForOp as err:
+                print(err)
     """
 
 

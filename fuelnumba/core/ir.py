@@ -41,7 +41,7 @@ EMPTY = _leaf("empty", "a fresh buffer, to be written into")
 class Node:
     """`op(*inputs, **attrs)` with its shape and dtype, and the user's line that recorded it first."""
 
-    __slots__ = ("__weakref__", "_key", "attrs", "dtype", "id", "inputs", "op", "shape", "where")
+    __slots__ = ("__weakref__", "_base", "_key", "_root", "attrs", "dtype", "id", "inputs", "op", "shape", "where")
     op: OpDef
     inputs: tuple[Node, ...]
     attrs: Attrs
@@ -50,6 +50,18 @@ class Node:
     where: Location | None
     id: int
     _key: Any
+    _base: Node | None
+    _root: Node | None
+
+    @property
+    def base(self) -> Node:
+        """The node that made the values this one shows: itself, unless it is a view."""
+        return self._base or self
+
+    @property
+    def root(self) -> Node:
+        """The node that owns the storage this node's value lies in: itself, unless it is a view or a write."""
+        return self._root or self
 
     def attr(self, name: str) -> Any:
         for k, v in self.attrs:
@@ -89,6 +101,9 @@ def intern(op_: OpDef, inputs: Sequence[Node], attrs: Mapping[str, Any], shape: 
             node = object.__new__(Node)
             node.op, node.inputs, node.attrs, node.shape, node.dtype = op_, tuple(inputs), items, shape, dtype
             node.where, node.id, node._key = where, next(_ids), key
+            node._base = node.inputs[0].base if op_.is_view else None
+            node._root = (node.inputs[0 if op_.is_view else op_.destroys].root  # type: ignore[index]
+                          if op_.is_view or op_.destroys is not None else None)
             _pool[key] = node
     return node
 

@@ -319,6 +319,11 @@ class OpDef:
         """Whether users can call it: not what the compiler alone records."""
         return self.kind != "leaf" and "uid" not in self.attrs
 
+    @functools.cached_property
+    def weight(self) -> int:
+        """Of an elementwise op: the statements it becomes in a kernel, roughly."""
+        return scalar.weight(self.expr) if self.expr is not None else 2
+
     def __repr__(self) -> str:
         return f"<op {self.name}>"
 

@@ -26,6 +26,7 @@ class Prim:
     b: str | None = None
     out: str = "same"  # 'same' as the operands, or 'bool'
     weight: int = 1  # statements it becomes in a kernel, roughly: what compiling it costs
+    keeps: bool = False  # of numbers that a narrow dtype holds, the result is one, too: nothing is to be rounded
 
     def spelling(self, kind: str) -> str | None:
         return {"f": self.f, "u": self.i, "i": self.i, "b": self.b}.get(kind)
@@ -61,26 +62,26 @@ PRIMS: dict[str, Prim] = {p.name: p for p in (
     Prim("div", 2, np.true_divide, "({0} / {1})"),
     Prim("floordiv", 2, np.floor_divide, "floordiv_{c}({0}, {1})", "int_floordiv({0}, {1})"),
     Prim("rem", 2, np.remainder, "rem_{c}({0}, {1})", "int_mod({0}, {1})"),
-    Prim("neg", 1, np.negative, "(-{0})", "wrap_sub({c}(0), {0})"),
-    Prim("abs", 1, np.abs, "fabs({0})", "maximum({0}, wrap_sub({c}(0), {0}))", _SAME),
+    Prim("neg", 1, np.negative, "(-{0})", "wrap_sub({c}(0), {0})", keeps=True),
+    Prim("abs", 1, np.abs, "fabs({0})", "maximum({0}, wrap_sub({c}(0), {0}))", _SAME, keeps=True),
     Prim("sign", 1, np.sign, "select({0} > {c}(0), {c}(1), select({0} < {c}(0), {c}(-1), select({0} == {c}(0), {c}(0), {0})))",
-         "select({0} > {c}(0), {c}(1), select({0} < {c}(0), {c}(-1), {c}(0)))"),
-    Prim("max", 2, np.maximum, "maximum({0}, {1})", "maximum({0}, {1})", "({0} | {1})"),
-    Prim("min", 2, np.minimum, "minimum({0}, {1})", "minimum({0}, {1})", "({0} & {1})"),
+         "select({0} > {c}(0), {c}(1), select({0} < {c}(0), {c}(-1), {c}(0)))", keeps=True),
+    Prim("max", 2, np.maximum, "maximum({0}, {1})", "maximum({0}, {1})", "({0} | {1})", keeps=True),
+    Prim("min", 2, np.minimum, "minimum({0}, {1})", "minimum({0}, {1})", "({0} & {1})", keeps=True),
     Prim("fma", 3, lambda a, b, c: a * b + c, "fma({0}, {1}, {2})"),
     Prim("sqrt", 1, np.sqrt, "sqrt({0})"),
     Prim("pow", 2, np.power, "pow_{c}({0}, {1})", "int_pow({0}, {1})", weight=60),
-    Prim("copysign", 2, np.copysign, "copysign({0}, {1})"),
+    Prim("copysign", 2, np.copysign, "copysign({0}, {1})", keeps=True),
     # transcendental: vector code in kernels/vmath
     _fn("exp", np.exp), _fn("exp2", np.exp2), _fn("expm1", np.expm1),
     _fn("log", np.log), _fn("log2", np.log2), _fn("log10", np.log10), _fn("log1p", np.log1p),
     _fn("sin", np.sin, 70), _fn("cos", np.cos, 70), _fn("tan", np.tan, 90), _fn("tanh", np.tanh),
     _fn("sigmoid", _special("expit")), _fn("erf", _special("erf")), _fn("erfc", _special("erfc")),
     # rounding: to nearest is to even
-    Prim("floor", 1, np.floor, "floor({0})", _SAME, _SAME),
-    Prim("ceil", 1, np.ceil, "ceil({0})", _SAME, _SAME),
-    Prim("trunc", 1, np.trunc, "trunc({0})", _SAME, _SAME),
-    Prim("round", 1, np.rint, "rint({0})", _SAME, _SAME),
+    Prim("floor", 1, np.floor, "floor({0})", _SAME, _SAME, keeps=True),
+    Prim("ceil", 1, np.ceil, "ceil({0})", _SAME, _SAME, keeps=True),
+    Prim("trunc", 1, np.trunc, "trunc({0})", _SAME, _SAME, keeps=True),
+    Prim("round", 1, np.rint, "rint({0})", _SAME, _SAME, keeps=True),
     # comparison, following IEEE for NaN
     _compare("eq", np.equal, "=="), _compare("ne", np.not_equal, "!="), _compare("lt", np.less, "<"),
     _compare("le", np.less_equal, "<="), _compare("gt", np.greater, ">"), _compare("ge", np.greater_equal, ">="),
@@ -97,7 +98,7 @@ PRIMS: dict[str, Prim] = {p.name: p for p in (
     Prim("shr", 2, np.right_shift, None,
          "{c}(i64({0}) >> select((i64({1}) >= i64(0)) & (i64({1}) < i64({bits})), i64({1}), i64(63)))"),
     # choice: the condition is boolean, the operands have the op's dtype
-    Prim("where", 3, np.where, "select({0}, {1}, {2})", "select({0}, {1}, {2})", "select({0}, {1}, {2})"),
+    Prim("where", 3, np.where, "select({0}, {1}, {2})", "select({0}, {1}, {2})", "select({0}, {1}, {2})", keeps=True),
 )}
 
 
@@ -218,6 +219,15 @@ def spell(expr: Expr, args: Sequence[tuple[str, str]], compute: str, emit: Calla
 def weight(expr: Expr) -> int:
     """Statements of kernel text, roughly."""
     return (PRIMS[expr.op].weight if expr.op in PRIMS else 0) + sum(map(weight, expr.args))
+
+
+def keeps(expr: Expr) -> bool:
+    """Whether a narrow float dtype that holds the operands' values holds the result as well."""
+    if expr.op == "lit":
+        return expr.value in (-1, 0, 1)
+    if expr.op == "arg" or PRIMS[expr.op].out == "bool":
+        return True
+    return PRIMS[expr.op].keeps and all(map(keeps, expr.args))
 
 
 def literal(value: Any, compute: str) -> str:

@@ -1,4 +1,5 @@
-"""Views: ops that only change how storage is walked. They have no kernels; `contiguous` is the one that copies."""
+"""Views: ops that only change how storage is walked. They have no kernels; `contiguous` is the one that copies, and
+`to_device` says where what is computed from a value runs."""
 
 from __future__ import annotations
 
@@ -75,6 +76,12 @@ def _samples(*attrs: dict[str, Any], shape: tuple[int, ...] = (3, 4, 5)) -> Any:
     return lambda: [((np.arange(float(np.prod(shape))).reshape(shape),), a) for a in attrs]
 
 
+def _device(value: Any, avals: Any) -> str:
+    if not isinstance(value, str):
+        raise ArgumentError(f"a device is named by a string, not {shown(value)}", cure="'cpu' or 'vulkan', for example")
+    return value
+
+
 _insert = Attr(lambda v, avals: check_axis(v, avals[0].rank + 1), kind="axis")
 
 op("permute", "view", "x", attrs={"axes": Attr(_permutation, kind="permutation")}, infer=_permute, domain="mixed",
@@ -124,6 +131,9 @@ op("reshape", "view", "x", attrs={"shape": ShapeAttr()}, infer=_reshape, domain=
    like="numpy.reshape, torch.reshape", args={"shape": "the lengths of the result, of which one may be -1: what is left"},
    shapes="the given one", raises={"ShapeError": "it has another number of elements than x"},
    doc="the same elements in row-major order under another shape; copies when x's layout does not allow a view")
+op("to_device", "memory", "x", attrs={"device": Attr(_device, kind="device")}, infer=lambda x, device: x, domain="mixed",
+   samples=_samples({"device": "cpu"}), ref=lambda x, device: x, decompose=lambda build, inputs, device: inputs[0],
+   doc="x itself, on a device: what is computed from it runs there")
 op("contiguous", "elementwise", "x", infer=lambda x: x, expr=scalar.arg(0), ref=lambda x: np.array(x, order="C"), domain="mixed",
    like="numpy.ascontiguousarray, torch.Tensor.contiguous", doc="a row-major copy")
 op("copy", "elementwise", "x", infer=lambda x, uid: x, expr=scalar.arg(0), ref=lambda x, uid: np.array(x), domain="mixed",

@@ -140,7 +140,7 @@ def _method(name: str) -> Callable[..., Any]:
 
 @cache
 def _ufunc_method(ufunc: np.ufunc, method: str) -> Callable[..., Any]:
-    return getattr(ufunc, method)  # type: ignore[no-any-return]
+    return getattr(ufunc, method)
 
 
 def _run(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

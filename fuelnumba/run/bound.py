@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..compiler.codegen import SLOTS
-from ..compiler.plan import LaunchStep, Plan, Pointer, Storage
+from ..compiler.plan import LaunchStep, Plan, Pointer
 from ..core.dims import Extent, evaluate
 from ..core.errors import ArgumentError, FuelIndexError
 from .fits import Fits
@@ -107,9 +107,28 @@ def _plain(value: Any, number: Callable[[Extent], int]) -> Any:
     return value if isinstance(value, float) else number(value)
 
 
-def depends(later: LaunchStep, earlier: LaunchStep) -> bool:
-    """Read after write, write after read, write after write. Temporaries share an arena, so any two may be one."""
-    def keys(storages: list[Storage]) -> set[int]:
-        return {-1 if s.kind == "temporary" else s.id for s in storages}
+class Unmet:
+    """What launches have read and written since the threads met last: those that were divided among them, and all."""
 
-    return bool(keys(later.reads + later.writes) & keys(earlier.writes) or keys(later.writes) & keys(earlier.reads))
+    def __init__(self) -> None:
+        self.read: dict[bool, set[int]] = {True: set(), False: set()}
+        self.written: dict[bool, set[int]] = {True: set(), False: set()}
+
+    def calls_for_meeting(self, step: LaunchStep, divided: bool) -> bool:
+        """Whether a launch depends on one of which another thread than its own did a part: read after write, write after read
+        or write after write."""
+        reads, writes = _touched(step)
+        others = not divided  # an undivided one is the caller's, as others of its kind are
+        return not (self.written[others].isdisjoint(reads | writes) and self.read[others].isdisjoint(writes))
+
+    def add(self, step: LaunchStep, divided: bool) -> None:
+        reads, writes = _touched(step)
+        for of in {divided, False}:
+            self.read[of] |= reads
+            self.written[of] |= writes
+
+
+def _touched(step: LaunchStep) -> tuple[set[int], set[int]]:
+    """The storages that a launch reads and writes. Temporaries share an arena, so any two may be one."""
+    reads, writes = ({-1 if s.kind == "temporary" else s.id for s in storages} for storages in (step.reads, step.writes))
+    return reads, writes

@@ -16,7 +16,7 @@ import numpy as np
 from ..compiler import modcache
 from ..compiler.plan import LaunchStep, Plan
 from . import cpu
-from .bound import Bound, depends
+from .bound import Bound, Unmet
 from .fits import Fits
 from .memory import Recycler, address, aligned_bytes
 
@@ -105,16 +105,15 @@ class Instance(Bound):
         if not launches:
             return
         first, meetings, work, whole = len(self.rows), 0, 0, 0
-        unmet: list[tuple[LaunchStep, bool]] = []  # launches since the last meeting of the threads
+        unmet = Unmet()
         for step, block, total in launches:
             cost = total * max(1, self.number(step.cost))
             divided = cost >= WORTH_DIVIDING and total > 1
-            # threads meet before a launch that depends on one of which another thread did a part
-            meets = any((divided or was) and depends(step, earlier) for earlier, was in unmet)
+            meets = unmet.calls_for_meeting(step, divided)
             if meets:
-                unmet = []
+                unmet = Unmet()
                 meetings += 1
-            unmet.append((step, divided))
+            unmet.add(step, divided)
             assert step.source is not None
             self.rows.append([addresses[step.source.key], block, total, int(divided), int(meets), 0, 0, 0])
             work += cost if divided else 0

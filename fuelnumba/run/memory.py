@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from contextlib import suppress
+from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -13,27 +15,50 @@ import numpy as np
 ALIGN = 64
 
 
+MANY_LIVES = 250_000  # steps that buffers are alive for, summed up: about 0.1 s of looking for the best places
+
+
 def arrange(sizes: Sequence[int], lives: Sequence[tuple[int, int]]) -> tuple[list[int], int]:
     """Offsets of buffers so that those alive at the same time do not overlap, and the bytes needed.
 
-    `lives` are (first, last) step numbers. Largest first, each at the lowest free place.
+    `lives` are (first, last) step numbers. Largest first, each at the lowest free place; where very many are alive for long, in
+    the order of their lives, each at a place that is large enough.
     """
+    padded = [-(-max(n, 1) // ALIGN) * ALIGN for n in sizes]
+    if sum(last - first + 1 for first, last in lives) > MANY_LIVES + 64 * len(sizes):
+        return _in_turn(padded, lives)
     offsets = [0] * len(sizes)
-    placed: list[int] = []
+    alive: dict[int, list[int]] = {}  # step -> the buffers placed so far that are alive then
     top = 0
     for k in sorted(range(len(sizes)), key=lambda k: (-sizes[k], lives[k])):
-        size = -(-max(sizes[k], 1) // ALIGN) * ALIGN
         first, last = lives[k]
-        taken = sorted((offsets[j], offsets[j] + -(-max(sizes[j], 1) // ALIGN) * ALIGN) for j in placed
-                       if lives[j][0] <= last and first <= lives[j][1])
+        others = {j for step in range(first, last + 1) for j in alive.get(step, ())}
         at = 0
-        for low, high in taken:
-            if at + size <= low:
+        for low, high in sorted((offsets[j], offsets[j] + padded[j]) for j in others):
+            if at + padded[k] <= low:
                 break
             at = max(at, high)
         offsets[k] = at
-        placed.append(k)
-        top = max(top, at + size)
+        for step in range(first, last + 1):
+            alive.setdefault(step, []).append(k)
+        top = max(top, at + padded[k])
+    return offsets, top
+
+
+def _in_turn(sizes: Sequence[int], lives: Sequence[tuple[int, int]]) -> tuple[list[int], int]:
+    """As `arrange`, in time that grows as the number of buffers does: each takes the least place that was left and suffices."""
+    offsets = [0] * len(sizes)
+    free: list[tuple[int, int]] = []  # size and offset of places, sorted
+    taken: list[tuple[int, int, int]] = []  # a heap of last step, size and offset
+    top = 0
+    for k in sorted(range(len(sizes)), key=lives.__getitem__):
+        first, last = lives[k]
+        while taken and taken[0][0] < first:
+            insort(free, heappop(taken)[1:])
+        found = bisect_left(free, (sizes[k], 0))
+        size, offsets[k] = free.pop(found) if found < len(free) else (sizes[k], top)
+        top = max(top, offsets[k] + size)
+        heappush(taken, (last, size, offsets[k]))
     return offsets, top
 
 

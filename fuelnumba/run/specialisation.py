@@ -29,7 +29,7 @@ class Specialisation:
     scalars: dict[int, str]
     fits: Fits | None  # of the Python ints among the arguments
     trace_seconds: float
-    target: Target
+    ready: Callable[..., Any]  # makes an instance of the plan: see Target.instance
     instances: dict[Signature, Any] = field(default_factory=dict)  # lengths -> the target's instance
 
     def stranger(self, static: Signature) -> str | None:

@@ -21,6 +21,8 @@ from ..compiler.plan import Plan
 from ..core.errors import ArgumentError
 from ..core.ops import CPU, shown
 from ..core.tree import flatten_leaves, unflatten
+from ..trace.apply import call
+from ..trace.traced import current_trace
 from .array import DeviceArray
 from .fits import Fits
 
@@ -41,6 +43,10 @@ class Target(ABC):
     def instance(self, plan: Plan, env: Mapping[str, int], scalars: Mapping[int, str], fits: Fits | None,
                  progress: Any) -> Callable[[Any], list[Any]]:
         """A plan made ready for lengths: called with a function's leaves, it gives the results. Raises FuelErrors."""
+
+    @abstractmethod
+    def admit(self, plan: Plan) -> None:
+        """Raises NoBackendForOp for a kernel that needs what this machine does not have."""
 
     @abstractmethod
     def text(self, source: Source, group: int) -> str:
@@ -74,6 +80,9 @@ class CpuTarget(Target):
         from .executor import Instance
 
         return Instance(plan, env, scalars, fits, progress)
+
+    def admit(self, plan: Plan) -> None:
+        """All is there."""
 
     def text(self, source: Source, group: int) -> str:
         return source.text()
@@ -115,20 +124,25 @@ def device(which: str | Target) -> Target:
 def to_device(x: Any, which: str | Target) -> Any:
     """`x` on a device: DeviceArrays there, or NumPy arrays for "cpu"; what is there already stays as it is.
 
+    In a jitted function, what is computed from the value runs there; it is copied when it lies elsewhere.
+
     x: an array, a number, a DeviceArray, or lists, tuples, dicts and dataclasses of these. which: as for `device`. Raises
     DTypeError and InputArrayError for what is no array of numbers, BackendError when there is no room.
     """
     target = device(which)
     leaves: list[Any] = []
     structure = flatten_leaves(x, leaves)
-    moved: dict[int, Any] = {}  # an array that stands in several places goes over once
+    if current_trace() is not None:
+        return unflatten(structure, [call("to_device", leaf, device=target.name) for leaf in leaves])
+    there: dict[int, Any] = {}  # an array that stands in several places goes over once
     for leaf in leaves:
-        if id(leaf) not in moved:
-            moved[id(leaf)] = _moved(leaf, target)
-    return unflatten(structure, [moved[id(leaf)] for leaf in leaves])
+        if id(leaf) not in there:
+            there[id(leaf)] = moved(leaf, target)
+    return unflatten(structure, [there[id(leaf)] for leaf in leaves])
 
 
-def _moved(leaf: Any, target: Target) -> Any:
+def moved(leaf: Any, target: Target) -> Any:
+    """An array on a machine: itself, or a copy when it lies on another one."""
     if isinstance(leaf, DeviceArray):
         return leaf if leaf.device is target else target.put(leaf.numpy())
     return np.asarray(leaf) if target is cpu else target.put(np.asarray(leaf))

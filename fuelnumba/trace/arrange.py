@@ -61,13 +61,26 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
 
 def expand_dims(a: Any, axis: Any) -> Any:
     a = as_tensor(a)
-    for k in sorted(check_axis(k, a.ndim + len(_tuple(axis))) for k in _tuple(axis)):
+    for k in check_axes(_tuple(axis), a.ndim + len(_tuple(axis))):
         a = call("unsqueeze", a, axis=k)
     return a
 
 
+def has_none(a: Any, axis: Any) -> bool:
+    """Whether a value without axes is asked for its axis 0 or -1, which many of NumPy's functions take to be of length 1."""
+    return not a.shape and isinstance(axis, (int, np.integer)) and not isinstance(axis, bool) and axis in (0, -1)
+
+
+def in_line(a: Any, axis: Any) -> tuple[Any, Any]:
+    """A value and the axis to go along: that of all elements when it is None, or when there is none."""
+    a = as_tensor(a)
+    return (ap.reshape(a, (-1,)), 0) if axis is None or has_none(a, axis) else (a, axis)
+
+
 def squeeze(a: Any, axis: Any = None) -> Any:
     a = as_tensor(a)
+    if has_none(a, axis):
+        return a
     if axis is None:
         axes = [k for k, n in enumerate(a.shape) if same(n, 1)]
     else:
@@ -337,9 +350,7 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     if not isinstance(repeats, (int, np.integer, Dim)):
         raise ArgumentError("repeat(): repeats must be one static integer",
                             cure="for a number per element, use np.take(x, np.repeat(np.arange(n), repeats))")
-    a = as_tensor(a)
-    if axis is None:
-        a, axis = ap.reshape(a, (-1,)), 0
+    a, axis = in_line(a, axis)
     k = check_axis(axis, a.ndim)
     wide = call("broadcast_to", call("unsqueeze", a, axis=k + 1),
                 shape=(*a.shape[:k + 1], check_extent(repeats), *a.shape[k + 1:]))
@@ -360,9 +371,7 @@ def tile(A: Any, reps: Any) -> Any:
 @located
 def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: Any = "raise") -> Any:
     refuse("numpy.take", out=out, mode=None if mode == "raise" else mode)
-    a = as_tensor(a)
-    if axis is None:
-        a, axis = ap.reshape(a, (-1,)), 0
+    a, axis = in_line(a, axis)
     return call("take", a, indices, axis=axis)
 
 

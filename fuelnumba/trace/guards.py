@@ -36,7 +36,7 @@ from .collector import Collector
 from .objects import CONTAINERS, MISSING, SCALARS, is_library_class, peek
 from .watch import Elements, Guard, Memory, Slot, all_same, changed, form, strict
 
-__all__ = ["GuardSet", "collect"]
+__all__ = ["GuardSet", "collect", "holding"]
 
 #: Objects that the search for leaked tracers looks at.
 MAX_LOOKED_AT = 100_000
@@ -121,8 +121,6 @@ class GuardSet:
 
     def leaked(self, is_tracer: Callable[[Any], bool]) -> list[str]:
         """Names outside the function that hold a tracer now."""
-        out: list[str] = []
-        seen: set[int] = set()
         stack: list[tuple[str, Any]] = []
         for path, holder, name in self._watched:
             stack.append((path, peek(holder, name) if name else holder))
@@ -131,15 +129,7 @@ class GuardSet:
                 stack.append((g.path, g.read()))
             elif isinstance(g, Elements):
                 stack.append((g.path, g.holder))
-        stack.reverse()
-        while stack:
-            path, value = stack.pop()
-            if is_tracer(value):
-                out.append(path)
-            elif id(value) not in seen and len(seen) < MAX_LOOKED_AT:
-                seen.add(id(value))
-                stack += reversed(list(_inside(path, value)))
-        return list(dict.fromkeys(out))
+        return holding(stack, is_tracer)
 
     def unlike(self, now: Any, old: Any, path: str, equal: bool = True) -> str | None:
         """What of all that was watched in `old` is otherwise in `now`, in words; None if nothing is.
@@ -192,6 +182,21 @@ class GuardSet:
                 return all_same(now, values, self._same)
             return all_same(now, keys, self._same) and all_same(now.values(), values, self._same)
         return all(self._same(getattr(now, k, MISSING), v) for k, v in zip(keys, values))
+
+
+def holding(values: list[tuple[str, Any]], is_tracer: Callable[[Any], bool]) -> list[str]:
+    """Where in these values, given with their names, a tracer is."""
+    out: list[str] = []
+    seen: set[int] = set()
+    stack = values[::-1]
+    while stack:
+        path, value = stack.pop()
+        if is_tracer(value):
+            out.append(path)
+        elif id(value) not in seen and len(seen) < MAX_LOOKED_AT:
+            seen.add(id(value))
+            stack += reversed(list(_inside(path, value)))
+    return list(dict.fromkeys(out))
 
 
 def _inside(path: str, value: Any) -> Iterator[tuple[str, Any]]:

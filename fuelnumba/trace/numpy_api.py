@@ -77,7 +77,11 @@ def float_power(x: Any, y: Any) -> Any:
 
 
 def _scaled(factor: float) -> Callable[[Any], Any]:
-    return lambda x: call("multiply", as_float(x), factor)
+    def scaled(x: Any) -> Any:
+        x = as_float(x)
+        return cast(call("multiply", widened(x), factor), x.dtype)
+
+    return scaled
 
 
 # name -> what it is in ops, where it is not the op of the same name: a name, or a function of the operands
@@ -151,7 +155,7 @@ def reduction(op: str) -> Callable[..., Any]:
                initial: Any = _NOT_GIVEN, where: Any = True) -> Any:
         refuse(f"numpy.{op}", out=out, initial=initial, where=where)
         x = as_tensor(a, check_numpys(dtype))
-        result = call(op, x, axis=axis, keepdims=_given(keepdims))
+        result = call(op, x, axis=axis if op == "mean" else _axes(x, axis), keepdims=_given(keepdims))
         return result if dtype is None else cast(result, dtype)
 
     return reduce
@@ -163,7 +167,8 @@ def extremum(op: str) -> Callable[..., Any]:
     def reduce(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = _NOT_GIVEN,
                where: Any = True) -> Any:
         refuse(f"numpy.{op}", out=out, initial=initial, where=where)
-        return call(op, a, axis=axis, keepdims=_given(keepdims))
+        x = as_tensor(a)
+        return call(op, x, axis=_axes(x, axis), keepdims=_given(keepdims))
 
     return reduce
 
@@ -172,12 +177,18 @@ def arg_extremum(op: str) -> Callable[..., Any]:
     def reduce(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
         refuse(f"numpy.{op}", out=out)
         x, keep = as_tensor(a), _given(keepdims)
-        if axis is not None:
-            return call(op, x, axis=axis, keepdims=keep)
-        flat = call(op, reshape(x, (-1,)), axis=0)
+        line, along = ar.in_line(x, axis)
+        if line is x:
+            return call(op, x, axis=along, keepdims=keep)
+        flat = call(op, line, axis=0)
         return reshape(flat, (1,) * x.ndim) if keep else flat
 
     return reduce
+
+
+def _axes(x: Any, axis: Any) -> Any:
+    """The axes that a ufunc of NumPy's reduces: it takes 0 and -1 where there are none."""
+    return () if ar.has_none(x, axis) else axis
 
 
 def _given(keepdims: Any) -> bool:
@@ -220,12 +231,11 @@ def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: floa
 
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
     refuse("numpy.ptp", out=out)
-    high, low = (call(op, a, axis=axis, keepdims=_given(keepdims)) for op in ("max", "min"))
-    return call("subtract", high, low)
+    return call("subtract", *(extremum(op)(a, axis, keepdims=keepdims) for op in ("max", "min")))
 
 
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
-    return call("sum", call("not_equal", a, 0), axis=axis, keepdims=_given(keepdims))
+    return reduction("sum")(call("not_equal", a, 0), axis, keepdims=keepdims)
 
 
 # -------------------------------------------------------------------------------- elementwise functions

@@ -15,21 +15,26 @@ from typing import Any
 
 import numpy as np
 
+from ..compiler import bindings
+from ..compiler.bindings import FALL_BACK, asked_of
 from ..compiler.codegen import Source
 from ..compiler.plan import LaunchStep, Plan, Storage
-from ..core.errors import ArgumentError, NoKernelError
+from ..core.errors import ArgumentError, NoBackendForOp
 from ..run.array import DeviceArray
 from ..run.bound import Bound
 from ..run.fits import Fits
 from ..run.target import Target
 from . import spirv
-from .device import Device, open_device
+from .device import FEATURES, Device, open_device
 from .glsl import LOCAL
 
 STATUS_WORDS = 8
 MOST_FRAMES = 4  # calls of one instance that may be on their way at once; another one waits for the first of them
 
+OPTIONAL = frozenset((*FEATURES, "subgroup"))  # what kernels may need and a device may lack
+
 _targets: dict[int, VulkanTarget] = {}
+_names: set[str] = set()  # of devices that were opened
 
 
 def open_target(which: str) -> VulkanTarget:
@@ -38,6 +43,9 @@ def open_target(which: str) -> VulkanTarget:
     found = _targets.get(id(device))
     if found is None:
         found = _targets[id(device)] = VulkanTarget(device)
+        if found.name in _names:
+            bindings.changed(f"{found.name} was opened anew")  # graphs name it, and their plans hold the closed one
+        _names.add(found.name)
     return found
 
 
@@ -63,6 +71,18 @@ class VulkanTarget(Target):
     def instance(self, plan: Plan, env: Mapping[str, int], scalars: Mapping[int, str], fits: Fits | None,
                  progress: Any) -> VulkanInstance:
         return VulkanInstance(self, plan, env, scalars, fits, progress)
+
+    def admit(self, plan: Plan) -> None:
+        machine = self.machine
+        if machine.features >= OPTIONAL:  # most have all: no need to print the kernels for this
+            return
+        for step in plan.launches:
+            assert step.source is not None
+            missing = spirv.shader(step.source, step.group).needs & OPTIONAL - machine.features
+            if missing:
+                raise NoBackendForOp(f"no kernel for {asked_of(step.nodes[-1])} on {self.name}: {step.label} needs "
+                                     f"{', '.join(sorted(missing))}, which {machine.info.name} does not have", where=step.where,
+                                     cure=f"cast to a dtype that it has, run it on another device, or {FALL_BACK}")
 
     def text(self, source: Source, group: int) -> str:
         return spirv.shader(source, group).text
@@ -136,6 +156,7 @@ class _Frame:
     def __init__(self, instance: VulkanInstance) -> None:
         machine = instance.target.machine
         self.words = machine.memory.take(8 * instance.word_count, host=True)
+        assert self.words.host is not None
         self.ints = np.frombuffer(self.words.host, np.int64, instance.word_count)
         self.floats = self.ints.view(np.float64)
         self.ints[:] = 0
@@ -188,11 +209,6 @@ class VulkanInstance(Bound):
         machine = self.target.machine
         if "turns" in needs:
             machine.need_turns()
-        missing = needs - machine.features - {"turns"}
-        if missing:
-            raise NoKernelError(f"{step.label} needs {', '.join(sorted(missing))}, which {self.target.name} "
-                                f"({machine.info.name}) does not have", where=step.where,
-                                cure="cast to a dtype that it has, or run it on another device")
         return machine.pipeline(spirv.key_of(source, step.group), code, step.label)
 
     def record(self, frame: _Frame) -> Any:

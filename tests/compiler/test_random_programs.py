@@ -13,7 +13,7 @@ import pytest
 
 from fuelnumba import jit, ops
 from fuelnumba.compiler import bindings, fuse, plan
-from fuelnumba.compiler.lower import Layouts, storage_root
+from fuelnumba.compiler.lower import Layouts
 from fuelnumba.core import dims, ir
 from fuelnumba.core.layout import contiguous, product
 from fuelnumba.trace.interpret import evaluate_node
@@ -277,7 +277,7 @@ def run(seed: int, symbolic: bool = False) -> Any:
 def _same(f: Any, j: int, k: int) -> bool:
     """Whether two results are one node: equal computations."""
     a, b = f.plan.lowered.outputs[j], f.plan.lowered.outputs[k]
-    return a is b and storage_root(a) is storage_root(b)
+    return a is b and a.root is b.root
 
 
 @pytest.mark.parametrize("seed", range(90))
@@ -318,7 +318,7 @@ class Machine:
         """The node's value in memory; of a scalar, the value itself."""
         if node.op is ir.FULL:
             return evaluate_node(node, [], {})
-        root = storage_root(node)
+        root = node.root
         if root not in self.memory:
             made = (
                 root.attr("captured").array.reshape(-1)
