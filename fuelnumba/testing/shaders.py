@@ -11,24 +11,32 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import lzma
 import os
 import sys
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..compiler.codegen import Source
 from ..compiler.plan import Plan
-from ..core.ops import OPS
+from ..core import dtypes as dt
+from ..core.ops import OPS, OpDef
 from ..kernels import BUILT_IN
 from ..run.fits import Fits
 from ..run.target import Target
 from ..vk import spirv
 from . import parity
 from .cases import cases
+
+LARGER = ("reduce", "norm", "matmul", "attention")  # kinds of ops
+FACTORS = (8, 30, 128)  # by which the axes of samples are longer; one divides into fours, one does not
+BLOCK = 64  # shaders that are compressed together: they are much alike
 
 
 class _Planned(Exception):
@@ -47,6 +55,9 @@ class _Plans(Target):
         self.seen = [(s.source, s.group) for s in plan.launches if s.source is not None]
         raise _Planned
 
+    def admit(self, plan: Plan) -> None:
+        """Whatever the kernels need."""
+
     def text(self, source: Source, group: int) -> str:
         return spirv.shader(source, group).text
 
@@ -58,16 +69,25 @@ def kernels(ops: Sequence[str] | None = None) -> Iterator[tuple[str, Source, int
     """(key, kernel, threads of a group) of all that the samples of these ops need, of all built-in ones if None."""
     target, known = _Plans(), set()
     for op in [OPS[name] for name in (sorted(BUILT_IN) if ops is None else ops)]:
-        for case in () if op.kind == "leaf" or "uid" in op.attrs else cases(op, layouts=["contiguous"]):
+        for arrays, attrs in () if op.kind == "leaf" or "uid" in op.attrs else _calls(op):
             try:
                 with target:
-                    parity.alone(op, case.attrs)(*case.arrays)
+                    parity.alone(op, attrs)(*arrays)
             except _Planned:
                 for source, group in target.seen:
                     key = spirv.key_of(source, group)
                     if key not in known:
                         known.add(key)
                         yield key, source, group
+
+
+def _calls(op: OpDef) -> Iterator[tuple[Sequence[Any], Mapping[str, Any]]]:
+    """Operands and attributes: those of the samples; of some ops also larger ones, which other kernels serve."""
+    for case in cases(op, layouts=["contiguous"]):
+        yield case.arrays, case.attrs
+        if op.kind in LARGER and case.dtype in dt.FLOATS:
+            for factor in FACTORS:
+                yield [np.broadcast_to(np.zeros((), a.dtype), [factor * n for n in a.shape]) for a in case.arrays], case.attrs
 
 
 def make(folder: Path) -> int:
@@ -80,12 +100,16 @@ def make(folder: Path) -> int:
             text, needs = spirv.shader(source, group)
             manifest[key] = {"label": source.label, "needs": sorted(needs), "text": _hash(text.encode())}
             jobs.append(pool.submit(spirv.compile_glsl, text, source.label))
-        with (folder / spirv.CODES).open("wb") as out:
-            for about, job in zip(manifest.values(), jobs):
-                code = spirv.without_names(job.result())
-                packed = zlib.compress(code, 9)
-                about |= {"code": _hash(code), "at": out.tell(), "size": len(packed)}
-                out.write(packed)
+        codes = [spirv.without_names(job.result()) for job in jobs]
+    entries = list(manifest.values())
+    with (folder / spirv.CODES).open("wb") as out:
+        for first in range(0, len(codes), BLOCK):
+            together, begin = codes[first:first + BLOCK], 0
+            packed = lzma.compress(b"".join(together))
+            for about, code in zip(entries[first:first + BLOCK], together):
+                about |= {"code": _hash(code), "block": [out.tell(), len(packed)], "begin": begin, "end": begin + len(code)}
+                begin += len(code)
+            out.write(packed)
     (folder / spirv.MANIFEST).write_text(json.dumps(manifest, indent=0), "utf-8")
     return len(manifest)
 
@@ -96,7 +120,13 @@ def check(place: Path | zipfile.Path) -> list[str]:
         return [f"there are no shaders in {place}"]
     manifest = json.loads((place / spirv.MANIFEST).read_text("utf-8"))
     codes = (place / spirv.CODES).read_bytes()
-    problems = [f"{about['label']}: the code is damaged" for about in manifest.values() if spirv.unpacked(codes, about) is None]
+
+    @cache
+    def block(at: int, size: int) -> bytes:
+        return spirv.unpacked(codes[at:at + size])
+
+    problems = [f"{about['label']}: the code is damaged" for about in manifest.values()
+                if _hash(block(*about["block"])[about["begin"]:about["end"]]) != about["code"]]
     for key, source, group in kernels():
         about = manifest.pop(key, None)
         if about is None:

@@ -1,6 +1,6 @@
 """Shaders as SPIR-V: ready ones from the wheel, else from the cache folder, else compiled in this process by libglslang.
 
-The wheel has a manifest, `shaders/manifest.json`, and the codes it tells of, each compressed, in one file beside it. A shader
+The wheel has a manifest, `shaders/manifest.json`, and the codes it tells of, compressed, in one file beside it. A shader
 that is not there, or damaged, is compiled.
 
 In the cache folder, `v_KEY.comp` is the text to read and `v_KEY.spv` a checked header and the code.
@@ -15,9 +15,7 @@ import json
 import struct
 import sys
 import threading
-import zlib
-from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -89,32 +87,42 @@ def _manifest() -> dict[str, Any]:
     return found
 
 
+@lru_cache(4)
+def _block(at: int, size: int) -> bytes:
+    try:
+        with (READY / CODES).open("rb") as file:
+            file.seek(at)
+            return unpacked(file.read(size))
+    except OSError:
+        return b""
+
+
+def unpacked(block: bytes) -> bytes:
+    """Shaders that are compressed together; nothing when they are damaged."""
+    try:
+        import lzma
+    except ImportError:  # a Python that was built without
+        return b""
+    try:
+        return lzma.decompress(block)
+    except lzma.LZMAError:
+        return b""
+
+
 def _ready(key: str) -> tuple[bytes, frozenset[str]] | None:
     """A shader of the wheel."""
     about = _manifest().get(key)
     if about is None:
         return None
-    try:
-        with (READY / CODES).open("rb") as file:
-            file.seek(about["at"])
-            compiled = unpacked(file.read(about["size"]), {**about, "at": 0})
-    except OSError:
-        return None
-    return None if compiled is None else (compiled, frozenset(about["needs"]))
-
-
-def unpacked(codes: bytes, about: Mapping[str, Any]) -> bytes | None:
-    """The code that an entry of the manifest tells of, None when it is not whole."""
-    try:
-        compiled = zlib.decompress(codes[about["at"]:about["at"] + about["size"]])
-    except zlib.error:
-        return None
-    return compiled if hashlib.sha256(compiled).hexdigest() == about["code"] else None
+    compiled = _block(*about["block"])[about["begin"]:about["end"]]
+    whole = hashlib.sha256(compiled).hexdigest() == about["code"]
+    return (compiled, frozenset(about["needs"])) if whole else None
 
 
 def without_names(code: bytes) -> bytes:
     """SPIR-V without what is there for people only."""
-    words, out, at = struct.unpack(f"={len(code) // 4}I", code), [], 5
+    words, at = struct.unpack(f"={len(code) // 4}I", code), 5
+    out: list[int] = []
     while at < len(words):
         count, op = words[at] >> 16, words[at] & 0xffff
         if op not in NAMES:
