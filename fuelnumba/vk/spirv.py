@@ -1,5 +1,8 @@
 """Shaders as SPIR-V: ready ones from the wheel, else from the cache folder, else compiled in this process by libglslang.
 
+The wheel has a manifest, `shaders/manifest.json`, and the codes it tells of, compressed, in one file beside it. A shader
+that is not there, or damaged, is compiled.
+
 In the cache folder, `v_KEY.comp` is the text to read and `v_KEY.spv` a checked header and the code.
 """
 
@@ -8,9 +11,11 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import importlib.util
+import json
+import struct
 import sys
 import threading
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +28,9 @@ from .glsl import Shader
 RENDERERS = ("compiler/flatten.py", "compiler/codegen.py", "kernels/half.py", "kernels/arith.py", "kernels/vmath.py",
              "core/scalar.py", "core/dtypes.py", "vk/glsl.py", "vk/spelling.py", "vk/words.py")
 FORMAT = b"fuelnumba-spirv-1\n"
+READY = Path(__file__).parent / "shaders"
+MANIFEST, CODES = "manifest.json", "codes.bin"
+NAMES = frozenset((3, 4, 5, 6, 8))  # OpSource, OpSourceExtension, OpName, OpMemberName, OpLine
 MAGIC = (0x07230203).to_bytes(4, sys.byteorder)
 
 _lock = threading.Lock()
@@ -65,9 +73,62 @@ def code(source: Source, group: int) -> tuple[bytes, frozenset[str]]:
     found = _codes.get(key)
     if found is None:
         with _lock:
-            found = _codes.get(key) or _obtain(source, group, key)
+            found = _codes.get(key) or _ready(key) or _obtain(source, group, key)
             _codes[key] = found
     return found
+
+
+@cache
+def _manifest() -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads((READY / MANIFEST).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+@lru_cache(4)
+def _block(at: int, size: int) -> bytes:
+    try:
+        with (READY / CODES).open("rb") as file:
+            file.seek(at)
+            return unpacked(file.read(size))
+    except OSError:
+        return b""
+
+
+def unpacked(block: bytes) -> bytes:
+    """Shaders that are compressed together; nothing when they are damaged."""
+    try:
+        import lzma
+    except ImportError:  # a Python that was built without
+        return b""
+    try:
+        return lzma.decompress(block)
+    except lzma.LZMAError:
+        return b""
+
+
+def _ready(key: str) -> tuple[bytes, frozenset[str]] | None:
+    """A shader of the wheel."""
+    about = _manifest().get(key)
+    if about is None:
+        return None
+    compiled = _block(*about["block"])[about["begin"]:about["end"]]
+    whole = hashlib.sha256(compiled).hexdigest() == about["code"]
+    return (compiled, frozenset(about["needs"])) if whole else None
+
+
+def without_names(code: bytes) -> bytes:
+    """SPIR-V without what is there for people only."""
+    words, at = struct.unpack(f"={len(code) // 4}I", code), 5
+    out: list[int] = []
+    while at < len(words):
+        count, op = words[at] >> 16, words[at] & 0xffff
+        if op not in NAMES:
+            out += words[at:at + count]
+        at += count
+    return struct.pack(f"={5 + len(out)}I", *words[:5], *out)
 
 
 def _obtain(source: Source, group: int, key: str) -> tuple[bytes, frozenset[str]]:
