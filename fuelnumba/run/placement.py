@@ -22,7 +22,7 @@ from ..core import ir
 from ..core.dims import product
 from ..core.errors import ArgumentError, DonationError, FuelIndexError, NoBackendForOp, NoKernelError
 from ..core.ir import Graph, Node
-from ..core.layout import Layout
+from ..core.layout import Layout, contiguous
 from ..core.ops import OPS
 from ..core.picture import count
 from .array import DeviceArray
@@ -75,7 +75,7 @@ def _planned(graph: Graph, call: Call, home: Mapping[Node, Target | None],
              unserved: Mapping[Node, NoKernelError]) -> tuple[Plan, Callable[..., Any]]:
     target = call.target
     if not unserved and all(h is None or h is target for h in home.values()):
-        plan = make_plan(graph, call.layouts, call.bound)
+        plan = make_plan(graph, _layouts(graph, call, target), call.bound)
         target.admit(plan)
         plan.printer = target.text
         places = [call.positions[n] for n in graph.inputs]
@@ -86,6 +86,12 @@ def _planned(graph: Graph, call: Call, home: Mapping[Node, Target | None],
             o.donated = None if o.donated is None else places[o.donated]
         return plan, target.instance
     return _Split(graph, call, home, unserved).plan(), Composite
+
+
+def _layouts(graph: Graph, call: Call, target: Target) -> dict[Node, Layout]:
+    """How the values of a graph's leaves lie on its machine. What is sent to a device is contiguous there."""
+    captured = () if target is cpu else (n for n in graph.nodes() if n.op is ir.CONSTANT)
+    return {**(call.layouts if target is call.target else {}), **{n: contiguous(n.shape) for n in captured}}
 
 
 # ------------------------------------------------------------------------------------------------ where nodes belong
@@ -285,7 +291,7 @@ class _Split:
                                     cure="do not donate it, or use it in one place only")
         graph = Graph(list(part.inputs.values()), [part.nodes[o] for o in part.outputs], whole.name, whole.env, donated)
         bound = call.bound if part.target is call.target else part.target.bindings()
-        plan = make_plan(graph, call.layouts if part.target is call.target else {}, bound)
+        plan = make_plan(graph, _layouts(graph, call, part.target), bound)
         part.target.admit(plan)
         plan.printer = part.target.text
         return plan
