@@ -498,8 +498,9 @@ class Jitted(Generic[P, R]):
         """For each compilation after the first (the latest 256), what differed from the plans there were."""
         return list(self._misses)
 
-    def explain(self) -> Explanation:
-        """What the latest call ran and why: key, guards, copies, kernels, and what made earlier calls compile anew. A str."""
+    def explain(self, folded: bool | None = None) -> Explanation:
+        """What the latest call ran and why: key, guards, copies, kernels, and what made earlier calls compile anew. A str.
+        folded: as for `plan.format`."""
         from .compiler.show import Explanation, count, decisions
 
         s = self._need()
@@ -513,7 +514,7 @@ class Jitted(Generic[P, R]):
         watched = s.guards.describe() + [f"length condition: {g}" for g in s.plan.graph.env.guards]
         sections = [("arguments:", arguments), ("compiled anew because:", [f"  {m}" for m in self._misses]),
                     ("guards:", [f"  {g}" for g in watched])]
-        return Explanation(title, [p for p in sections if p[1]] + decisions(s.plan, s.divided()))
+        return Explanation(title, [p for p in sections if p[1]] + decisions(s.plan, s.divided(), folded))
 
     def clear(self) -> None:
         """Forget all plans. Kernels stay in the cache."""

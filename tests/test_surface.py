@@ -214,7 +214,8 @@ AxisError
 Notes
 -----
 Like scipy.special.softmax, torch.softmax.
-Dtypes of x on cpu: f16 bf16 f32 f64."""
+Dtypes of x on cpu: f16 bf16 f32 f64.
+Dtypes of x on vulkan: f16 bf16 f32 f64."""
     assert str(inspect.signature(fn.ops.write_slice)) == (
         "(x: ArrayLike, src: ArrayLike, at: int | Tensor | tuple[int | Tensor, ...] = 0) -> Array")
 

@@ -91,7 +91,7 @@ def huber(delta: Expr, r: Expr) -> Expr:
 
 
 def declare(name: str, formula: Callable[..., Expr], doc: str, **fields: Any) -> None:
-    elementwise(name, formula, ref=of_scipy(name), doc=doc, **fields)
+    elementwise(name, formula, ref=of_scipy(name), like=f"scipy.special.{name}", doc=doc, **fields)
 
 
 declare("ndtr", lambda x: normal_tail(-x), "the normal distribution: the probability of at most x", tolerance={"f64": 1e-12})

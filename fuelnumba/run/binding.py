@@ -15,7 +15,7 @@ import numpy as np
 
 from ..core import ir
 from ..core.errors import ArgumentError
-from ..core.ops import shown
+from ..core.ops import proper_call, shown
 from ..core.tree import LEAF, TreeDef, flatten
 from .arguments import Signature, equal_statics
 
@@ -97,7 +97,7 @@ class Parameters:
             try:
                 given = self.signature.bind(*args, **kwargs).arguments
             except TypeError as err:
-                raise ArgumentError(f"{self.name}(): {err}", cure=f"its signature is {self.name}{self.signature}") from None
+                raise ArgumentError(f"{self.name}(): {err}", cure=proper_call(self.name, self.signature)) from None
         return self._split(given, 0)
 
     def quick(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -70,8 +70,8 @@ FROM_STANDARD = tuple(Departure(*fields) for fields in (
     ("assignment", "`x[key] = value`", "writes into x", "TracedMutationError",
      "a graph holds values; `ops.write_slice` makes a new one"),
     ("in place", "`x += y` and its like", "change the array, whatever names it has, and keep its dtype",
-     "give the name a new array of the same shape and dtype; other names keep the old one. An array without axes may change its "
-     "dtype", "a graph holds values; an array without axes stands for NumPy's scalar, which does so"),
+     "give the name a new array of the same shape and dtype, cast to it as NumPy casts; other names keep the old one. A NumPy "
+     "scalar may change its dtype", "a graph holds values"),
     ("masks", "`x[mask]`", "the elements where a boolean array is True", "DTypeError", "the length depends on the data"),
     ("several index arrays", "`x[i, j]`", "integer arrays as several of the indices", "ArgumentError",
      "one array is a `take`; for more there is no kernel"),

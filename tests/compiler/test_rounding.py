@@ -44,6 +44,11 @@ def same_as_numpy(f: Callable[..., Any], *args: Any) -> None:
         np.testing.assert_array_equal(bits(a), bits(b), err_msg=f"result {k}")
 
 
+def of(x: Any, value: float) -> Any:
+    """A number in x's dtype: ml_dtypes before 0.7 makes f32 of a bf16 array and a Python float."""
+    return np.asarray(value, x.dtype)
+
+
 X16 = np.array([60.03, 2049, 3e-6, 65504, -65504, np.inf, np.nan, 0, -0.0, 6e-8, 1.001], np.float16)
 
 
@@ -57,15 +62,15 @@ X16 = np.array([60.03, 2049, 3e-6, 65504, -65504, np.inf, np.nan, 0, -0.0, 6e-8,
     lambda x: (x * x) * np.float32(1),
     lambda x: np.where(x * x > x, x * 3, x / 3).astype(np.float64),
     lambda x: np.sqrt(x) * np.sqrt(x),
-    lambda x: x * 0.1 + x * 0.2,
+    lambda x: x * of(x, 0.1) + x * of(x, 0.2),
     lambda x: -(x * 3) + np.abs(x * 3),
     lambda x: (x * 3).astype(np.float32).astype(np.float16) / 3,
     lambda x: np.rint(x * 3) - np.floor(x * 3),
     lambda x: 1 / (x * x),
     lambda x: np.isinf(x * 2) | np.isnan(x - x),
     lambda x: np.round(x, 2),
-    lambda x: np.maximum(x * 3, 1.5) - x,
-    lambda x: np.copysign(x * 3, -1.0) / 7,
+    lambda x: np.maximum(x * 3, of(x, 1.5)) - x,
+    lambda x: np.copysign(x * 3, of(x, -1.0)) / 7,
 ], ids=range(18))
 @pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
 def test_a_half_value_is_rounded_where_numpy_rounds_it(f: Callable[..., Any], dtype: Any) -> None:
@@ -105,18 +110,18 @@ def test_integers_wrap_at_every_op() -> None:
 # ------------------------------------------------------------------------------------------------ random chains
 def near(x: Any, low: float, high: float) -> Any:
     """Held between numbers that are not 0: of which zero is the greater, NumPy leaves open."""
-    return np.minimum(np.maximum(x, low), high)
+    return np.minimum(np.maximum(x, of(x, low)), of(x, high))
 
 
 FLOAT_OPS: dict[str, tuple[int, Callable[..., Any]]] = {
     "x + y": (2, lambda x, y: x + y), "x - y": (2, lambda x, y: x - y), "x * y": (2, lambda x, y: x * y),
-    "x / y": (2, lambda x, y: x / y), "x + 1.3": (1, lambda x: x + 1.3), "x * 3": (1, lambda x: x * 3),
-    "0.7 - x": (1, lambda x: 0.7 - x), "sqrt": (1, lambda x: np.sqrt(np.abs(x))), "-x": (1, lambda x: -x),
+    "x / y": (2, lambda x, y: x / y), "x + 1.3": (1, lambda x: x + of(x, 1.3)), "x * 3": (1, lambda x: x * 3),
+    "0.7 - x": (1, lambda x: of(x, 0.7) - x), "sqrt": (1, lambda x: np.sqrt(np.abs(x))), "-x": (1, lambda x: -x),
     "where": (2, lambda x, y: np.where(x > y, x, y + y)), "near": (1, lambda x: near(x, -2.5, 3.25)),
     "f32 and back": (1, lambda x: (x.astype(np.float32) * np.float32(1.1)).astype(x.dtype)),
     "square": (1, np.square), "equal": (2, lambda x, y: np.where(x + y == y, x, y)),
     "of bool": (2, lambda x, y: x + (x <= y)), "of u8": (1, lambda x: x * np.uint8(3)),
-    "1 / x": (1, lambda x: 1 / x), "scaled": (1, lambda x: x * 1e-3),
+    "1 / x": (1, lambda x: 1 / x), "scaled": (1, lambda x: x * of(x, 1e-3)),
 }
 INTEGER_OPS: dict[str, tuple[int, Callable[..., Any]]] = {
     "x + y": (2, lambda x, y: x + y), "x - y": (2, lambda x, y: x - y), "x * y": (2, lambda x, y: x * y),

@@ -205,7 +205,7 @@ def test_what_is_done_in_parts() -> None:
     f = jit(dims={"x": ("n", None)})(lambda x: x.sum(axis=0))
     f(np.ones((50, 3), F32))
     parts, finish = f.plan.launches
-    scratch = show._bytes(parts.writes[0].nbytes)
+    scratch = show.bytes_in_words(parts.writes[0].nbytes)
     lines = next(lines for head, lines in f.explain().sections if head == "1 op traced, 2 launches:")
     assert f"reads 12*n B, writes {scratch}" in lines[0] and f"reads {scratch}, writes 12 B" in lines[1]
     assert f.explain().count("reduce_columns: ") == 1
@@ -221,11 +221,11 @@ def test_what_is_taken_from_a_table() -> None:
 @pytest.mark.parametrize(("n", "text"), [(0, "0 B"), (9999, "9999 B"), (10_000, "10 kB"), (1_234_567, "1234.6 kB"),
                                          (12_345_678, "12.3 MB"), (3 * 10**10, "30 GB")])
 def test_bytes(n: int, text: str) -> None:
-    assert show._bytes(n) == text
+    assert show.bytes_in_words(n) == text
 
 
 def test_bytes_of_a_symbolic_length() -> None:
-    assert show._bytes(SymEnv().symbol("n", 4) * 12 + 8) == "12*n + 8 B"
+    assert show.bytes_in_words(SymEnv().symbol("n", 4) * 12 + 8) == "12*n + 8 B"
 
 
 # ------------------------------------------------------------------------------------------------ misses

@@ -86,7 +86,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "assignment": [Example(assigned, (F32,), errors.TracedMutationError, a([[7, 2], [3, 4]], np.float32))],
     "in place": [
         Example(added, (INTS, INTS), INTS, 2 * INTS),
-        Example(widened, (ONE, a(2.0, np.float64)), a(3.0, np.float64), TypeError),
+        Example(widened, (ONE, a(2.0, np.float64)), a(3.0, np.float32), TypeError),
     ],
     "masks": [Example(lambda xp, x: x[x > 1], (INTS,), errors.DTypeError, a([2, 3], np.int32))],
     "several index arrays": [Example(lambda xp, x, i: x[i, i], (F32, a([0, 1], np.int64)), errors.ArgumentError, a([1, 4], np.float32))],

@@ -182,7 +182,7 @@ def test_empty_blocks_go_back_to_the_driver(device):
     del held
     device.drain()
     stats = device.memory.stats
-    assert stats.reserved <= device.memory.most // memory.KEPT and stats.used == 0 and stats.peak_used == 500 * MiB
+    assert stats.reserved <= max(memory.KEPT, device.memory.most // 8) and stats.used == 0 and stats.peak_used == 500 * MiB
 
 
 def test_copies_in_pieces(staged, rng):
