@@ -17,14 +17,12 @@ import numpy as np
 
 from ..compiler.bindings import Bindings
 from ..compiler.plan import Output, Plan, Storage, make_plan
-from ..compiler.show import bytes_in_words, launch_lines, numbered, size_in_words
 from ..core import ir
 from ..core.dims import product
 from ..core.errors import ArgumentError, DonationError, FuelIndexError, NoBackendForOp, NoKernelError
 from ..core.ir import Graph, Node
 from ..core.layout import Layout, contiguous
 from ..core.ops import OPS
-from ..core.picture import count
 from .array import DeviceArray
 from .bound import Bound
 from .fits import Fits
@@ -197,6 +195,8 @@ class Copy:
     write: int
 
     def __str__(self) -> str:
+        from ..compiler.show import bytes_in_words
+
         n = self.node
         return (f"copy of {_called(n)} {n.aval} from {self.source.name} to {self.target.name}, "
                 f"{bytes_in_words(product(n.shape) * n.dtype.itemsize)}")
@@ -377,6 +377,9 @@ class PlacedPlan(Plan):
         return out
 
     def format(self, folded: bool | None = None) -> str:
+        from ..compiler.show import launch_lines, numbered, size_in_words
+        from ..core.picture import count
+
         copies = len(self.steps) - len(self.parts)
         out = [f"plan of {self.graph.name}: {count(len(self.parts), 'part')}, copies between machines: {copies}, "
                f"{size_in_words(self)}"]

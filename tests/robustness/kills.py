@@ -123,7 +123,7 @@ def run(kills: int = 100, seed: int = 1, damaged: bool = True, longest: float = 
         first = finish(start(folder))
         again = finish(start(folder))
         assert again[0] == 0 and again[1] == sum(first[:2]), (first, again)
-        assert all(modcache._read(p) is not None for p in objects(folder))
+        assert all(modcache._read(p, modcache._parsed) is not None for p in objects(folder))
     return (f"kills {done} ({', '.join(f'{n} {what}' for what, n in sorted(moments.items()))}) | the next run: {first[0]} compiled, "
             f"{first[1]} loaded, {first[2]} replaced, right | then: {again[0]} compiled, {again[1]} loaded | {time.perf_counter() - began:.0f} s")
 
