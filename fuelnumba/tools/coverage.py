@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from .. import ops  # noqa: F401  (declares all ops)
 from ..core import dtypes as dt
-from ..core.ops import OPS, OpDef
+from ..core.ops import BACKENDS, OPS, OpDef
 from ..trace.documentation import counterpart
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-BACKENDS = ("cpu",)
 _KINDS = ("elementwise", "view", "reduce", "matmul", "index", "norm", "attention", "memory")
 _GROUPS = {
     "floats": [d.name for d in dt.ALL if d.is_float],
