@@ -261,6 +261,9 @@ def memory(r: Random, v: Random, name: str) -> Call:
         out[tuple(slice(a, a + n) for a, n in zip(at, size))] = src
         return Call(name, ops.write_slice, (x, src), {"at": at}, lambda: out, True)
     count = v.randint(1, 3)
+    if name == "to_device":
+        x = draw.array(r, dtype, shape, layout)
+        return Call(name, ops.to_device, (x,), {"device": "cpu"}, lambda: x, True)
     if name == "stack":
         axis = r.randrange(-rank - 1, rank + 1)
         xs = [draw.array(r, dtype, shape, layout) for _ in range(count)]
