@@ -154,7 +154,7 @@ def calls(target: Any) -> None:
     print(f"\na call of two small launches, by replay: {(time.perf_counter() - start) * 1e3:.1f} us")
     machine = target.machine
     instance = next(iter(f._last.instances.values()))  # type: ignore[union-attr]
-    step, pipeline, block, total = instance.launches[0]
+    _, pipeline, block, total = instance.launches[0]
     with machine.lock:
         start = time.perf_counter()
         recorder = machine.recorder()

@@ -34,7 +34,7 @@ from .run.arguments import SCALAR, Signature, identifier, kind_in_words, leaf_si
 from .run.array import DeviceArray
 from .run.binding import DEVICE, OWNER, Parameters
 from .run.fits import Fits
-from .run.placement import Call, planned
+from .run.placement import Call, planned, starts_on
 from .run.specialisation import Route, Specialisation
 from .run.target import Target, chosen, cpu
 from .trace import guards
@@ -83,13 +83,13 @@ class Jitted(Generic[P, R]):
         functools.update_wrapper(self, fn)
         self.__wrapped__ = fn
         self.name = getattr(fn, "__name__", type(fn).__name__)
+        if fallback not in (None, cpu.name):
+            raise ArgumentError(f"fallback cannot be {shown(fallback)}", cure='leave it out, or give "cpu"')
+        self.fallback = fallback
         self.parameters = Parameters(fn, self.name, static_argnames, static_argnums, donate, dims, self._as_static)
         self.signature, self.donate = self.parameters.signature, self.parameters.donate
         self._completed, self._variadic = self.parameters.completed, self.parameters.variadic
         self._is_method = self.parameters.positional[:1] in (["self"], ["cls"])
-        if fallback not in (None, cpu.name):
-            raise ArgumentError(f"fallback cannot be {shown(fallback)}", cure='leave it out, or give "cpu"')
-        self.fallback = fallback
         self._lock = threading.RLock()
         _jitted.add(self)
         self._fast: dict[Signature, Route] = {}
@@ -383,7 +383,8 @@ class Jitted(Generic[P, R]):
                     shapes: tuple[Any, ...]) -> Specialisation:
         structure, _, static = family
         start = time.perf_counter()
-        target = self._target(structure, leaves, static)
+        asked = next((v for n, _, v in static if n == DEVICE), None)
+        target = starts_on(leaves, asked, lambda k: (self.name, self._leaf_names(structure)[k]))
         bound = target.bindings()  # before the trace: an op may be declared anew while it runs
         env = SymEnv()
         pattern = self._pattern(family, shapes, env)
@@ -416,9 +417,9 @@ class Jitted(Generic[P, R]):
                 node = ir.input_node(name, shape, self._dtype(name, leaf))
                 dense = target is not cpu or leaf.flags.c_contiguous  # what is sent to a device is contiguous there
                 layouts[node] = contiguous(shape) if dense else strided(leaf, shape, self.name, name)
-                traced.append(Tensor(node, None, trace, None, "scalar" if signatures[k][2] == SCALAR else None))
                 if type(leaf) is DeviceArray:
                     lies[node] = leaf.device
+                traced.append(Tensor(node, None, trace, None, "scalar" if signatures[k][2] == SCALAR else None))
             inputs.append(node)
             positions.append(k)
         with tracing_into(trace):
@@ -469,20 +470,6 @@ class Jitted(Generic[P, R]):
         fits = Fits(trace.narrowings, places, self.__wrapped__) if trace.narrowings else None
         build = None if out_structure == LEAF and not constants else builder(out_structure, dict(constants))
         return Specialisation(family, pattern, plan, build, watch, scalars, fits, time.perf_counter() - start, ready)
-
-    def _target(self, structure: Any, leaves: Sequence[Any], static: Signature) -> Target:
-        """The machine for a call: the one that was chosen, or where its first device array lies. Raises ArgumentError for
-        arrays elsewhere than on the chosen one."""
-        asked = next((v for n, _, v in static if n == DEVICE), None)
-        for k, leaf in enumerate(leaves):
-            if type(leaf) is DeviceArray:
-                if asked is None:
-                    return leaf.device
-                if leaf.device is not asked:
-                    name = self._leaf_names(structure)[k]
-                    raise ArgumentError(f"{self.name}(): {name} lies on {leaf.device.name}, what device(...) chose is "
-                                        f"{asked.name}", cure=f"bring it there: fuelnumba.to_device({name}, {asked.name!r})")
-        return asked or cpu
 
     # -------------------------------------------------------------------------------------- looking inside
     def _need(self) -> Specialisation:

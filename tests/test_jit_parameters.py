@@ -57,7 +57,10 @@ def arrays(x: Any, w: Any = W, rows: Any = (W, W), n: Any = 1) -> Any:
     return counted(x, n) * w + rows[0]
 
 
-def numpys(x: Any, k: Any = np.float32(2), shape: Any = (3, 1), nothing: Any = None) -> Any:
+TWO = np.float32(2)
+
+
+def numpys(x: Any, k: Any = TWO, shape: Any = (3, 1), nothing: Any = None) -> Any:
     return (x * k).reshape(shape) if nothing is None else x
 
 
@@ -110,7 +113,7 @@ def test_donated_defaults_are_arrays() -> None:
 # ------------------------------------------------------------------------------------------------ functions that are NumPy's
 @pytest.mark.parametrize("f, args", [(np.exp, (X,)), (np.add, (X, W)), (np.dot, (X, W)), (np.where, (X > 1, X, W)), (np.sum, (X,)), (np.mean, (X,)),
                                      (np.clip, (X, 1.5, 2.5)), (np.linalg.norm, (X,)), (np.concatenate, ([X, W],)), (np.take, (X, np.array(1))),
-                                     (np.matmul, (X, W)), (np.argmax, (X,)), (np.frexp, (3.0,))][:-1], ids=lambda f: getattr(f, "__name__", ""))
+                                     (np.matmul, (X, W)), (np.argmax, (X,))], ids=lambda f: getattr(f, "__name__", ""))
 def test_numpys_functions(f: Any, args: Any) -> None:
     got, expected = jit(f)(*args), f(*args)
     np.testing.assert_allclose(got, expected)

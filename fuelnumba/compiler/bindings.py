@@ -15,7 +15,7 @@ from typing import Any
 from ..core.dtypes import DType, dtype_of
 from ..core.errors import ArgumentError, CompileError, NoBackendForOp, NoKernelError
 from ..core.ir import Node
-from ..core.ops import CPU, OPS, Kernel, OpDef, Operand, on_change
+from ..core.ops import BACKENDS, CPU, OPS, Kernel, OpDef, Operand, on_change
 from ..trace.traced import located
 
 
@@ -46,10 +46,6 @@ class UserKernel:
 
 
 Key = tuple[str, tuple[DType, ...], str]
-
-#: Backend -> whose kernels serve it, best first: its own; those in cooperative words, for any device; the ones that the CPU has,
-#: a work item a thread. BLAS is the CPU's alone.
-BACKENDS = {CPU: (CPU,), "vulkan": ("vulkan", "gpu", CPU)}
 
 _user: dict[Key, UserKernel] = {}  # never changed: another takes its place
 _changes: list[str] = []  # why plans were no longer right
@@ -89,7 +85,7 @@ class Bindings:
         """Our kernels for an op, best first."""
         if op not in self._ours:
             places = BACKENDS[self.backend]
-            served = [k for k in op.kernels if k.backend in places and (self.backend == CPU or not k.blas)]
+            served = [k for k in op.kernels if k.serves(self.backend)]
             self._ours[op] = sorted(served, key=lambda k: places.index(k.backend))
         return self._ours[op]
 
@@ -124,7 +120,9 @@ class Bindings:
         """The error for a node that nothing serves: what was asked, and what is bound nearby."""
         kind = NoKernelError if self.backend == CPU else NoBackendForOp
         asked = f"{asked_of(node)} on {self.backend}"
-        here = f", or {FALL_BACK}" if self.backend != CPU and current().is_bound(node) else ""
+        host = current()  # which has no more to offer where kernels of its own were tried
+        more = host.user_kernel(node) or not set(host.kernels(node)) <= set(self.kernels(node))
+        here = f", or {FALL_BACK}" if self.backend != CPU and more else ""
         if refused:
             return kind(f"no kernel takes {asked}: {'; '.join(refused)}", where=node.where,
                         cure=f"change the operands as the reason says, or register_kernel one of your own{here}")

@@ -27,6 +27,9 @@ from .layout import Layout, Shape
 from .source import PACKAGE_DIR, user_location
 
 CPU = "cpu"
+#: Backend -> whose kernels serve it, best first: its own; those in cooperative words, for any device; the ones that the CPU has,
+#: a work item a thread. BLAS is the CPU's alone.
+BACKENDS = {CPU: (CPU,), "vulkan": ("vulkan", "gpu", CPU)}
 GPU = "gpu"  # kernels for groups of threads, whichever backend runs them
 LARGEST = 2**62  # the longest length, and the most bytes an array may have: strides and sizes fit 64 bits
 
@@ -241,16 +244,14 @@ class Kernel:
     def name(self) -> str:
         return self.fn.__name__
 
+    def serves(self, backend: str) -> bool:
+        """Whether it runs on a backend: a key of BACKENDS."""
+        return self.backend in BACKENDS[backend] and (backend == CPU or not self.blas)
+
     def operands(self, count: int) -> dict[str, str]:
         """Pointer parameters for `count` operands: name -> type variable or dtype name. Optional inputs that are not
         given have no parameter; a baked flag keeps the kernel from naming them."""
-        params = _parameters(self.fn)
-        if self.optional:
-            annotations = [str(p.annotation) for p in params]
-            surplus = next(k for k, a in enumerate(annotations) if a in NOT_POINTERS) - count
-            absent = [p.name for p in params if p.name in self.optional][-surplus:] if surplus > 0 else []
-            params = [p for p in params if p.name not in absent]
-        return {p.name: "T" if p.annotation is p.empty else str(p.annotation).strip("'\"") for p in params[:count]}
+        return _operands(self, count)
 
     def pointers(self, count: int) -> list[str]:
         """The type variable or dtype name of each of the first `count` parameters."""
@@ -269,9 +270,15 @@ class Kernel:
         return bound
 
 
-@functools.cache
-def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter]:
-    return list(inspect.signature(fn).parameters.values())
+@functools.cache  # a plan asks for the same kernel hundreds of times
+def _operands(kernel: Kernel, count: int) -> dict[str, str]:
+    params = list(inspect.signature(kernel.fn).parameters.values())
+    if kernel.optional:
+        annotations = [str(p.annotation) for p in params]
+        surplus = next(k for k, a in enumerate(annotations) if a in NOT_POINTERS) - count
+        absent = [p.name for p in params if p.name in kernel.optional][-surplus:] if surplus > 0 else []
+        params = [p for p in params if p.name not in absent]
+    return {p.name: "T" if p.annotation is p.empty else str(p.annotation).strip("'\"") for p in params[:count]}
 
 
 # ------------------------------------------------------------------------------------------------ ops
@@ -379,13 +386,18 @@ class OpDef:
 
     def dtypes(self) -> dict[str, list[str]]:
         """Backend -> names of the dtypes its first array may have."""
-        out: dict[str, set[DType]] = {}
         if self.is_view or self.kind == "leaf":
-            out[CPU] = set(dt.ALL)
+            everywhere = set(dt.ALL)
         elif self.is_elementwise or self.decompose is not None:  # a composite moves anything or computes in its domain
-            out[CPU] = set(dt.ALL if self.kind == "memory" else DOMAINS[self.domain])
+            everywhere = set(dt.ALL if self.kind == "memory" else DOMAINS[self.domain])
+        else:
+            everywhere = set()
+        out = {b: set(everywhere) for b in BACKENDS}
         for k in self.kernels:
-            out.setdefault(k.backend, set()).update(k.types.get("T") or next(iter(k.types.values())))
+            for b, served in out.items():
+                if k.serves(b):
+                    served.update(k.types.get("T") or next(iter(k.types.values())))
+        out = {b: served for b, served in out.items() if served}
         return {b: [d.name for d in dt.ALL if d in served] for b, served in out.items()}
 
 

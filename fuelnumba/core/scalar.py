@@ -32,13 +32,13 @@ class Prim:
         return {"f": self.f, "u": self.i, "i": self.i, "b": self.b}.get(kind)
 
 
-def _special(name: str) -> Callable[[Any], Any]:
+def of_scipy(name: str) -> Callable[..., Any]:
     """A function of scipy.special, imported when first used: it would double the package's import time."""
 
-    def ref(x: Any) -> Any:
+    def ref(*xs: Any) -> Any:
         import scipy.special
 
-        return getattr(scipy.special, name)(x)
+        return getattr(scipy.special, name)(*xs)
 
     return ref
 
@@ -76,7 +76,7 @@ PRIMS: dict[str, Prim] = {p.name: p for p in (
     _fn("exp", np.exp), _fn("exp2", np.exp2), _fn("expm1", np.expm1),
     _fn("log", np.log), _fn("log2", np.log2), _fn("log10", np.log10), _fn("log1p", np.log1p),
     _fn("sin", np.sin, 70), _fn("cos", np.cos, 70), _fn("tan", np.tan, 90), _fn("tanh", np.tanh),
-    _fn("sigmoid", _special("expit")), _fn("erf", _special("erf")), _fn("erfc", _special("erfc")),
+    _fn("sigmoid", of_scipy("expit")), _fn("erf", of_scipy("erf")), _fn("erfc", of_scipy("erfc")),
     # rounding: to nearest is to even
     Prim("floor", 1, np.floor, "floor({0})", _SAME, _SAME, keeps=True),
     Prim("ceil", 1, np.ceil, "ceil({0})", _SAME, _SAME, keeps=True),

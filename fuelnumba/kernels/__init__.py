@@ -14,6 +14,7 @@ from . import (  # noqa: F401
     movement,
     norm,
     reduce,
+    special,
 )
 
 BUILT_IN = frozenset(OPS)  # what users declare comes later

@@ -133,6 +133,7 @@ op("reshape", "view", "x", attrs={"shape": ShapeAttr()}, infer=_reshape, domain=
    doc="the same elements in row-major order under another shape; copies when x's layout does not allow a view")
 op("to_device", "memory", "x", attrs={"device": Attr(_device, kind="device")}, infer=lambda x, device: x, domain="mixed",
    samples=_samples({"device": "cpu"}), ref=lambda x, device: x, decompose=lambda build, inputs, device: inputs[0],
+   shapes="x's", raises={"BackendError": "the device is not there"},
    doc="x itself, on a device: what is computed from it runs there")
 op("contiguous", "elementwise", "x", infer=lambda x: x, expr=scalar.arg(0), ref=lambda x: np.array(x, order="C"), domain="mixed",
    like="numpy.ascontiguousarray, torch.Tensor.contiguous", doc="a row-major copy")

@@ -4,6 +4,7 @@ shapes of the results; a target's own instances (`run.executor` for the CPU) add
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -24,8 +25,17 @@ FAULTS = {
 }
 
 
-class Bound:
+class Bound(ABC):
     """A plan for one set of lengths, before a machine has seen it."""
+
+    @abstractmethod
+    def __call__(self, arguments: Sequence[Any]) -> list[Any]:
+        """Run on arrays and Python scalars, in the order of the graph's inputs. Raises FuelErrors."""
+
+    @abstractmethod
+    def begin(self, arguments: Sequence[Any]) -> tuple[list[Any], Callable[[], None] | None]:
+        """As a call, which need not be over: the results, and what is still to be called before they are handed out, which
+        waits and raises FuelIndexError for what a kernel met. None: nothing."""
 
     def __init__(self, plan: Plan, env: Mapping[str, int], scalars: Mapping[int, str], fits: Fits | None = None) -> None:
         self.plan, self.fits = plan, fits

@@ -7,8 +7,7 @@ writes the addresses of its arrays into a frame, hands the table to the walker, 
 from __future__ import annotations
 
 import ctypes
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +23,6 @@ from .memory import Recycler, address, aligned_bytes
 # since threads that sleep take that long to wake
 WORTH_DIVIDING = 200_000
 WORTH_WAKING = 2_000_000
-SMALL = 16 * 1024  # bytes: a result up to here is an array of its own, since NumPy finds memory for it faster than we do
 WORTH_RELEASING = 100_000  # 3 us: for less, letting go of the GIL and taking it again is not worth its time
 
 
@@ -91,12 +89,14 @@ class Instance(Bound):
         self.user_arrays = {
             id(s): [(p.storage.id, number(p.offset), tuple(map(number, la.shape)), tuple(map(number, la.strides)), d)
                     for p, la, d in s.arrays] for s in plan.launches if s.user is not None}
-        uses = Counter(o.storage.id for o in plan.outputs)
-        self.small = {o.storage.id for o in plan.outputs
-                      if o.donated is None and uses[o.storage.id] == 1 and number(o.storage.nbytes) <= SMALL}
-        self.results = [(*o, o[0] in self.small) for o in self.outputs]
+        self.donated = [(k, o.donated) for k, o in enumerate(plan.outputs) if o.donated is not None]
+        self.buffers: list[tuple[int, Recycler, list[int]]] = []  # storage, its buffers, the numbers of the results in it
+        for storage in dict.fromkeys(o.storage for o in plan.outputs if o.donated is None):
+            inside = {k: o for k, o in enumerate(plan.outputs) if o.storage is storage}
+            forms = [(tuple(map(number, o.shape)), o.dtype.numpy) for o in inside.values()]
+            self.buffers.append((storage.id, Recycler(number(storage.nbytes), forms), list(inside)))
+        self.blank = [None] * len(plan.outputs)
         self.forms = [(k, o.form) for k, o in enumerate(plan.outputs) if o.form != "array"]
-        self.recyclers = {o.storage.id: Recycler(number(o.storage.nbytes)) for o in plan.outputs if o.donated is None}
         self.frames: list[Frame] = []
         self.alone = cpu.alone()
 
@@ -141,24 +141,15 @@ class Instance(Bound):
                     bases[sid] = frame.scalar_address + 8 * slot
                 else:
                     bases[sid] = address(arguments[k])
-            results: list[Any] = []
-            made: dict[int, tuple[np.ndarray[Any, Any], int]] = {}
-            for sid, shape, dtype, donated, small in self.results:
-                if donated is not None:
-                    results.append(arguments[donated])
-                    continue
-                if small:
-                    array = np.empty(shape, dtype)
-                    bases[sid] = address(array)
-                    results.append(array)
-                    continue
-                pair = made.get(sid)
-                if pair is None:
-                    pair = made[sid] = self.recyclers[sid].take()
-                    bases[sid] = address(pair[0]) + pair[1]
-                results.append(np.ndarray(shape, dtype, *pair))
-            for sid, pair in made.items():
-                self.recyclers[sid].put(pair)
+            results: list[Any] = self.blank.copy()
+            for sid, recycler, places in self.buffers:
+                buffer = recycler.take()
+                bases[sid] = buffer[2]
+                for place, array in zip(places, buffer[3]):
+                    results[place] = array[...]
+                recycler.put(buffer)
+            for place, donated in self.donated:
+                results[place] = arguments[donated]
             if self.uses_blas:
                 with cpu.single_threaded_blas:
                     self._walk(frame)
@@ -174,6 +165,9 @@ class Instance(Bound):
         finally:
             self.frames.append(frame)
         return results
+
+    def begin(self, arguments: Sequence[Any]) -> tuple[list[Any], Callable[[], None] | None]:
+        return self(arguments), None
 
     def _walk(self, frame: Frame) -> None:
         for table, rows, meetings, together, brief, user in frame.segments:

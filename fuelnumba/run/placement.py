@@ -16,15 +16,17 @@ from typing import Any
 import numpy as np
 
 from ..compiler.bindings import Bindings
-from ..compiler.plan import Plan, make_plan
+from ..compiler.plan import Output, Plan, Storage, make_plan
 from ..compiler.show import bytes_in_words, launch_lines, numbered, size_in_words
 from ..core import ir
 from ..core.dims import product
-from ..core.errors import ArgumentError, DonationError, NoBackendForOp, NoKernelError
+from ..core.errors import ArgumentError, DonationError, FuelIndexError, NoBackendForOp, NoKernelError
 from ..core.ir import Graph, Node
-from ..core.layout import Layout
+from ..core.layout import Layout, contiguous
 from ..core.ops import OPS
 from ..core.picture import count
+from .array import DeviceArray
+from .bound import Bound
 from .fits import Fits
 from .target import Target, cpu, device, moved
 
@@ -40,6 +42,20 @@ class Call:
     layouts: Mapping[Node, Layout]
     positions: Mapping[Node, int]  # the places of the inputs among the call's leaves
     fallback: bool  # whether the CPU may run what a device has no kernel for
+
+
+def starts_on(leaves: Sequence[Any], asked: Target | None, named: Callable[[int], tuple[str, str]]) -> Target:
+    """The machine for a call if nothing else is said: the one that was asked for, else where its first device array lies.
+    `named` gives the names of the function and of a leaf. Raises ArgumentError for an array that lies elsewhere than asked."""
+    for k, leaf in enumerate(leaves):
+        if type(leaf) is DeviceArray:
+            if asked is None:
+                return leaf.device
+            if leaf.device is not asked:
+                function, name = named(k)
+                raise ArgumentError(f"{function}(): {name} lies on {leaf.device.name}, what device(...) chose is {asked.name}",
+                                    cure=f"bring it there: fuelnumba.to_device({name}, {asked.name!r})")
+    return asked or cpu
 
 
 def planned(graph: Graph, call: Call) -> tuple[Plan, Callable[..., Any]]:
@@ -59,7 +75,7 @@ def _planned(graph: Graph, call: Call, home: Mapping[Node, Target | None],
              unserved: Mapping[Node, NoKernelError]) -> tuple[Plan, Callable[..., Any]]:
     target = call.target
     if not unserved and all(h is None or h is target for h in home.values()):
-        plan = make_plan(graph, call.layouts, call.bound)
+        plan = make_plan(graph, _layouts(graph, call, target), call.bound)
         target.admit(plan)
         plan.printer = target.text
         places = [call.positions[n] for n in graph.inputs]
@@ -70,6 +86,12 @@ def _planned(graph: Graph, call: Call, home: Mapping[Node, Target | None],
             o.donated = None if o.donated is None else places[o.donated]
         return plan, target.instance
     return _Split(graph, call, home, unserved).plan(), Composite
+
+
+def _layouts(graph: Graph, call: Call, target: Target) -> dict[Node, Layout]:
+    """How the values of a graph's leaves lie on its machine. What is sent to a device is contiguous there."""
+    captured = () if target is cpu else (n for n in graph.nodes() if n.op is ir.CONSTANT)
+    return {**(call.layouts if target is call.target else {}), **{n: contiguous(n.shape) for n in captured}}
 
 
 # ------------------------------------------------------------------------------------------------ where nodes belong
@@ -269,7 +291,7 @@ class _Split:
                                     cure="do not donate it, or use it in one place only")
         graph = Graph(list(part.inputs.values()), [part.nodes[o] for o in part.outputs], whole.name, whole.env, donated)
         bound = call.bound if part.target is call.target else part.target.bindings()
-        plan = make_plan(graph, call.layouts if part.target is call.target else {}, bound)
+        plan = make_plan(graph, _layouts(graph, call, part.target), bound)
         part.target.admit(plan)
         plan.printer = part.target.text
         return plan
@@ -309,7 +331,8 @@ class _Split:
         lowered = Graph([i for p in plans for i in p.lowered.inputs], [o for p in plans for o in p.lowered.outputs],
                         self.graph.name, self.graph.env)
         made = PlacedPlan(self.graph, lowered, [s for p in plans for s in p.launches], [s for p in plans for s in p.storages],
-                          [o for p in plans for o in p.outputs], self.call.bound.generation, self.call.target.backend)
+                          [Output(Storage(k, "output", product(o.shape) * o.dtype.itemsize), o.shape, o.dtype)
+                           for k, o in enumerate(self.graph.outputs)], self.call.bound.generation, self.call.target.backend)
         made.steps, made.parts, made.size, made.results = self.steps, parts, self.free, results
         made.dense = self.call.target is not cpu
         made.notes = [("parts and copies:", [f"  {s}" for s in made.lines()])]
@@ -371,7 +394,8 @@ class Composite:
     def __init__(self, plan: PlacedPlan, env: Mapping[str, int], scalars: Mapping[int, str], fits: Fits | None,
                  progress: Any) -> None:
         self.plan, self.fits, self.lengths = plan, fits, dict(env)
-        self.instances: dict[Part, Any] = {}
+        self.forms = [(k, o.form) for k, o in enumerate(plan.outputs) if o.form != "array"]
+        self.instances: dict[Part, Bound] = {}
         done = 0
         for part in plan.parts:
             kinds = {k: scalars[slot] for k, slot in enumerate(part.reads) if slot in scalars}
@@ -387,16 +411,34 @@ class Composite:
         if self.fits is not None:
             self.fits.check(leaves, self.lengths)
         values = [*leaves, *[None] * (plan.size - len(leaves))]
-        for s in plan.steps:
-            if isinstance(s, Copy):
-                values[s.write] = moved(values[s.read], s.target)
-                continue
-            given = [values[k] for k in s.reads]
-            if plan.dense and s.target is cpu:
-                given = [np.asarray(v, order="C") if type(v) is np.ndarray else v for v in given]
-            for k, value in zip(s.writes, self.instances[s](given)):
-                values[k] = value
-        return [values[k] for k in plan.results]
+        begun: list[Callable[[], None]] = []  # to ask devices what their kernels met, when all is under way
+        try:
+            for s in plan.steps:
+                if isinstance(s, Copy):
+                    values[s.write] = moved(values[s.read], s.target)
+                else:
+                    self._begin(s, values, begun)
+        except FuelIndexError:  # perhaps because of what an earlier part had left unwritten
+            for finish in begun:
+                finish()
+            raise
+        for finish in begun:
+            finish()
+        results = [values[k] for k in plan.results]
+        for k, form in self.forms:
+            if type(results[k]) is np.ndarray:
+                results[k] = results[k].item() if form == "python" else results[k][()]
+        return results
+
+    def _begin(self, part: Part, values: list[Any], begun: list[Callable[[], None]]) -> None:
+        given = [values[k] for k in part.reads]
+        if self.plan.dense and part.target is cpu:
+            given = [np.asarray(v, order="C") if type(v) is np.ndarray else v for v in given]
+        results, finish = self.instances[part].begin(given)
+        for k, value in zip(part.writes, results):
+            values[k] = value
+        if finish is not None:
+            begun.append(finish)
 
 
 def _counted(progress: Any, before: int, total: int) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -24,6 +24,7 @@ from ..core.tree import flatten_leaves, unflatten
 from ..trace.apply import call
 from ..trace.traced import current_trace
 from .array import DeviceArray
+from .bound import Bound
 from .fits import Fits
 
 ROOMS = {"vulkan": "fuelnumba.vk.target"}  # backend -> the module whose `open_target(which)` gives its targets
@@ -41,7 +42,7 @@ class Target(ABC):
 
     @abstractmethod
     def instance(self, plan: Plan, env: Mapping[str, int], scalars: Mapping[int, str], fits: Fits | None,
-                 progress: Any) -> Callable[[Any], list[Any]]:
+                 progress: Any) -> Bound:
         """A plan made ready for lengths: called with a function's leaves, it gives the results. Raises FuelErrors."""
 
     @abstractmethod
@@ -76,7 +77,7 @@ class CpuTarget(Target):
     name = backend = CPU
 
     def instance(self, plan: Plan, env: Mapping[str, int], scalars: Mapping[int, str], fits: Fits | None,
-                 progress: Any) -> Callable[[Any], list[Any]]:
+                 progress: Any) -> Bound:
         from .executor import Instance
 
         return Instance(plan, env, scalars, fits, progress)

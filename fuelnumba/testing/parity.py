@@ -255,7 +255,7 @@ def check(name: str, arrays: Sequence[Any], attrs: Mapping[str, Any], got: Any, 
 
 def problem_of(got: Any, expected: Any, dtype: DType | None, limits: tuple[float, Any], zero_signs: bool = False) -> str | None:
     """What is wrong with a result, in words; None when nothing is."""
-    if not isinstance(got, np.ndarray):
+    if not isinstance(got, (np.ndarray, np.generic)):
         return f"the result is a {type(got).__name__}, not an array"
     expected = np.asarray(expected)
     if dtype is not None and got.dtype != dtype.numpy:
@@ -264,7 +264,7 @@ def problem_of(got: Any, expected: Any, dtype: DType | None, limits: tuple[float
         return f"the result has shape {got.shape} instead of {expected.shape}"
     of = dtype or dt.of_numpy(got.dtype)
     assert of is not None
-    found = differences(got, expected, of, limits, zero_signs)
+    found = differences(np.asarray(got), expected, of, limits, zero_signs)
     if found is None:
         return None
     count = int(found.wrong.sum())
@@ -279,7 +279,7 @@ def described(arrays: Sequence[Any], attrs: Mapping[str, Any], got: Any) -> str:
             lines.append(f"  operand {k}: {dt.of_numpy(a.dtype) or a.dtype}{list(a.shape)}, {layout_of(a)}")
         else:
             lines.append(f"  operand {k}: {a!r}")
-    if isinstance(got, np.ndarray):
+    if isinstance(got, (np.ndarray, np.generic)):
         lines.append(f"  result: {dt.of_numpy(got.dtype) or got.dtype}{list(got.shape)}")
     if attrs:
         lines.append("  parameters: " + ", ".join(f"{k}={v!r}" for k, v in attrs.items()))

@@ -88,6 +88,10 @@ def numpy_list() -> str:
     return f"{len(plain)} functions: " + " ".join(f"`{n}`" for n in plain)
 
 
+def scipy_list() -> str:
+    return " ".join(f"`{n}`" for n in numpy_api.covered_of_scipy())
+
+
 def error_list() -> str:
     """Every error class: its place in the tree, cause, cure, and an example that raises it."""
     out = []
@@ -106,6 +110,7 @@ def _depth(kind: type) -> int:
 
 GENERATED: dict[str, Callable[[], str]] = {
     "promotion": promotion_table, "weak-scalars": weak_table, "domains": domain_table, "numpy": numpy_list,
+    "scipy": scipy_list,
     "errors": error_list, "coverage": coverage.markdown, "array-api": array_api.markdown,
     "array-api-departures": array_api.departures, "array-api-numpy": array_api.numpy_departures,
 }

@@ -39,11 +39,12 @@ Arrays = Alias("list[Array]", list[np.ndarray] | list[Tensor])
 ANNOTATIONS: dict[str, Any] = {  # of a parameter, by its `Attr.kind`
     "axis": int, "axes": int | tuple[int, ...], "permutation": tuple[int, ...], "shape": int | tuple[int, ...],
     "starts": Starts, "parts": Parts, "dtype": DTypeLike, "bool": bool, "int": int, "float": float,
-    "number": int | float,
+    "number": int | float, "device": str,
 }
 _PARAMETERS = {  # by kind, unless the declaration says it
     "axis": "an axis of {x}; a negative one counts from the end", "axes": "an axis, or several as a tuple; None: all",
     "dtype": "a dtype of fuelnumba.dtypes, its name, such as 'f32', or NumPy's",
+    "device": "its name: 'cpu', 'vulkan' or 'vulkan:1', as for `fuelnumba.device`",
 }
 _KEEPDIMS = "whether the axes that are reduced stay, with length 1"
 _ARRAYS = {  # by domain

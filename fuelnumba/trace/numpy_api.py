@@ -7,7 +7,8 @@ nearest covered one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -97,13 +98,34 @@ _UFUNC_TABLE: dict[str, str | Callable[..., Any]] = {
 UFUNCS: dict[np.ufunc, str | Callable[..., Any]] = {getattr(np, n): f for n, f in _UFUNC_TABLE.items()}
 
 
+SCIPY = "scipy.special"
+# scipy.special's ufuncs whose op has another name
+_SCIPY_TABLE = {"expit": "sigmoid"}
+
+
+def home_of(ufunc: np.ufunc) -> str | None:
+    """The module that a ufunc belongs to: 'numpy', 'scipy.special', or None for one of the user's."""
+    for module in ("numpy", SCIPY):
+        if getattr(sys.modules.get(module), ufunc.__name__, None) is ufunc:
+            return module
+    return None
+
+
 def target_of(ufunc: np.ufunc) -> str | Callable[..., Any] | None:
-    """What a ufunc is in ops: what the table says, else the elementwise op of its name and number of operands."""
+    """What a ufunc is in ops: what the tables say, else the elementwise op of its name and number of operands."""
     found = UFUNCS.get(ufunc)
-    if found is None and isinstance(ufunc, np.ufunc):
-        op = OPS.get(ufunc.__name__)
+    if found is None and isinstance(ufunc, np.ufunc) and home_of(ufunc) is not None:
+        op = OPS.get(_SCIPY_TABLE.get(ufunc.__name__, ufunc.__name__))
         found = op.name if op is not None and op.is_elementwise and len(op.inputs) == ufunc.nin and ufunc.nout == 1 else None
     return found
+
+
+def in_loop_of(ufunc: np.ufunc, inputs: Sequence[Any]) -> list[Any]:
+    """The operands in the dtypes of the loop that a ufunc of SciPy's has for theirs: f64 as a rule, f32 for f32."""
+    given = [as_tensor(x) for x in inputs]
+    kinds = [{"i": int, "f": float}.get(x.weak, x.dtype) for x in given]
+    loop = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout))
+    return [as_tensor(x, dtype) for x, dtype in zip(given, loop)]
 
 
 REDUCE: dict[np.ufunc, str] = {
@@ -115,7 +137,8 @@ REDUCE: dict[np.ufunc, str] = {
 @located
 def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What `Tensor.__array_ufunc__` does."""
-    name = f"numpy.{ufunc.__name__}"
+    home = home_of(ufunc)
+    name = f"{home}.{ufunc.__name__}" if home else ufunc.__name__
     if kwargs.pop("out", None) is not None:
         raise TracedMutationError(f"{name}(..., out=...) writes into an array while tracing",
                                   cure="use the value the function returns")
@@ -137,6 +160,8 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
     try:
         if dtype is not None:
             inputs = tuple(ar.converted(ufunc.__name__, x, dtype, casting) for x in inputs)
+        elif home == SCIPY:
+            inputs = tuple(in_loop_of(ufunc, inputs))
         return in_form(call(target, *inputs) if isinstance(target, str) else target(*inputs, **own), "scalar")
     except FuelError:
         raise
@@ -278,12 +303,13 @@ def round_(a: Any, decimals: int = 0, out: Any = None) -> Any:
         return rint(a)
     if decimals == 0 or (decimals > 0 and not a.node.dtype.is_float):
         return call("round", a)
-    if not a.node.dtype.is_float:
-        raise UnsupportedFunctionError("numpy.round is not covered for integers with negative decimals",
-                                       cure="cast to floats first: np.round(x.astype(np.float64), -1)")
     scale = 10.0 ** abs(decimals)
     there, back = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
-    return call(back, call("round", call(there, a, scale)), scale)
+    rounded = call(back, call("round", call(there, a, scale)), scale)
+    if a.node.dtype.is_float:
+        return rounded
+    whole_ = cast(cast(rounded, dt.i64), a.node.dtype)  # what is rounded past the end of the range wraps around, as in NumPy
+    return whole_ if a.weak is None else a.origin.wrap(whole_.node, a.weak, a.where)
 
 
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
@@ -429,8 +455,22 @@ def covered() -> list[str]:
     return sorted({f"numpy.{u.__name__}" for u in _NUMPYS if target_of(u) is not None} | _FUNCTION_NAMES)
 
 
+def covered_of_scipy() -> list[str]:
+    """Names of the functions of scipy.special that work on traced values. Imports SciPy."""
+    import scipy.special
+
+    return sorted(n for n, u in vars(scipy.special).items() if isinstance(u, np.ufunc) and target_of(u) is not None)
+
+
 def unsupported(name: str) -> NoReturn:
-    fail(UnsupportedFunctionError, f"{name} is not covered for traced values", nearest(name, covered()))
+    module = name.rpartition(".")[0]
+    if module == SCIPY:
+        cure = f"compute it outside, and pass the result. Of {SCIPY} are covered: {', '.join(covered_of_scipy())}"
+    elif module:
+        cure = nearest(name, covered())
+    else:
+        cure = "write it with NumPy's functions, or declare it: fuelnumba.elementwise"
+    fail(UnsupportedFunctionError, f"{name} is not covered for traced values", cure)
 
 
 @located

@@ -117,9 +117,9 @@ _OUTSIDE = ("use NumPy functions and operators inside, and take the numbers from
             "a number that chooses a shape belongs in static_argnames")
 
 
-def _conversion(what: str) -> Callable[..., NoReturn]:
+def _conversion(what: str, first: str = "") -> Callable[..., NoReturn]:
     return _forbid(TracedConversionError, f"{what} of {{x}}: its value is not known while tracing",
-                   "keep it an array, x.astype(...) or np.exp(x) for math.exp(x), "
+                   f"{first}keep it an array, x.astype(...) or np.exp(x) for math.exp(x), "
                    "or name the argument in static_argnames")
 
 
@@ -128,9 +128,9 @@ def _mutation(what: str) -> Callable[..., NoReturn]:
                    numpy_api.WRITE_CURE)
 
 
-def _memory(what: str) -> Callable[..., NoReturn]:
+def _memory(what: str, first: str = "") -> Callable[..., NoReturn]:
     return _forbid(TracedToNumpyError,
-                   f"{what} needs the memory of {{x}}, which does not exist while tracing", _OUTSIDE)
+                   f"{what} needs the memory of {{x}}, which does not exist while tracing", first + _OUTSIDE)
 
 
 def _uncovered(name: str) -> Callable[..., NoReturn]:
@@ -276,7 +276,6 @@ class Tensor(Traced):
     sort, fill, resize, put, itemset, partition = (_mutation(f".{n}()") for n in (
         "sort", "fill", "resize", "put", "itemset", "partition"))
     setflags, setfield, byteswap = (_mutation(f".{n}()") for n in ("setflags", "setfield", "byteswap"))
-    _number, _array = _conversion("use as a number"), _memory("np.asarray() or other code outside fuelnumba")
     __dlpack__ = __dlpack_device__ = _memory("DLPack")
     tobytes, tofile, dump, dumps, view, getfield = (_memory(f".{n}()") for n in (
         "tobytes", "tofile", "dump", "dumps", "view", "getfield"))
@@ -285,8 +284,11 @@ class Tensor(Traced):
         _uncovered(n) for n in ("cumsum", "cumprod", "nonzero", "searchsorted",
                                 "argsort", "argpartition", "choose", "compress"))
 
-    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        (self._number if self.weak else self._array)()
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
+        first = "" if dtype is None else f"write x.astype(np.{dtype}) for np.{dtype}(x); or "  # which asks for that dtype
+        if self.weak:
+            _conversion("use as a number", first)(self)
+        _memory("np.asarray() or other code outside fuelnumba", first)(self)
 
     def __getattr__(self, name: str) -> NoReturn:
         """Of names that are not there: the protocols of others see an AttributeError, and so does hasattr()."""

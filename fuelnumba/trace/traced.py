@@ -169,7 +169,7 @@ class Traced:
 
 Traced.final = Traced
 
-_ARRAYS = ("where", "copy", "contiguous", "write_slice")  # ops that give arrays, with and without axes
+_ARRAYS = ("where", "copy", "contiguous", "write_slice", "to_device")  # ops that give arrays, with and without axes
 
 
 def form_of(x: Traced) -> str:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import weakref
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -234,6 +235,12 @@ class VulkanInstance(Bound):
     # ------------------------------------------------------------------------------------------- a call
     def __call__(self, arguments: Sequence[Any]) -> list[Any]:
         """Run on arrays and Python scalars, in the order of the graph's inputs; gives DeviceArrays. Raises FuelErrors."""
+        results, finish = self.begin(arguments)
+        if finish is not None:
+            finish()
+        return results
+
+    def begin(self, arguments: Sequence[Any]) -> tuple[list[Any], Callable[[], None] | None]:
         if self.fits is not None:
             self.fits.check(arguments, self.lengths)
         target, machine = self.target, self.target.machine
@@ -269,14 +276,21 @@ class VulkanInstance(Bound):
                     results.append(target.array(made[sid], shape, dtype))
                 ints[self.first_status:] = 0
                 frame.epoch = machine.submit(frame.commands, [self.cells, self.arena, frame.words, *held], self.plan.graph.name)
-                if self.may_fail:
-                    machine.wait(frame.epoch)
-                    status = frame.status()
-                    if status[0]:
-                        raise self.fault(status)
-            finally:
+            except BaseException:
                 self.frames.append(frame)
-        return results
+                raise
+            if self.may_fail:
+                return results, partial(self._finish, frame)
+            self.frames.append(frame)
+        return results, None
+
+    def _finish(self, frame: _Frame) -> None:
+        """Raises FuelIndexError for what a kernel met in a call. Until then the frame is no other call's."""
+        self.target.machine.wait(frame.epoch)
+        status = frame.status()
+        self.frames.append(frame)
+        if status[0]:
+            raise self.fault(status)
 
     def _frame(self) -> _Frame:
         """One whose commands are not on their way."""

@@ -16,8 +16,8 @@ import fuelnumba  # noqa: F401  (declares the ops)
 from fuelnumba.compiler import codegen, flatten
 from fuelnumba.core import dtypes as dt
 from fuelnumba.core.errors import CompileError
-from fuelnumba.core.ops import CPU, NOT_POINTERS, OPS, Kernel
-from fuelnumba.kernels import half, intrinsics, lang, vmath
+from fuelnumba.core.ops import GPU, NOT_POINTERS, OPS, Kernel
+from fuelnumba.kernels import cooperative, half, intrinsics, lang, vmath
 from fuelnumba.kernels.lang import *  # noqa: F403  (the words that the kernels below are written in)
 
 
@@ -254,9 +254,11 @@ def _annotations(k: Kernel) -> dict[str, str]:
 
 
 def _baked(k: Kernel, flag: bool) -> dict[str, Any]:
-    return {
-        n: flag if a == "bool" else "stack_f64" for n, a in _annotations(k).items() if a in ("bool", "Word")
-    }
+    """Flags, words and, of kernels for groups, sizes: any that fit their places."""
+    words = {"shared": "shared_f64", "shared_places": "shared_i64", "combine": "maximum", "join": "group_max"}
+    given = _annotations(k).items()
+    found = {n: flag if a == "bool" else words.get(n, "stack_f64") for n, a in given if a in ("bool", "Word")}
+    return found | ({n: 2 for n, a in given if a == "int" and n.isupper()} if k.backend == GPU else {})
 
 
 def _pointer_names(k: Kernel) -> list[str]:
@@ -271,8 +273,8 @@ def _pointer_names(k: Kernel) -> list[str]:
 
 @pytest.mark.parametrize(("kernel", "variables"), _variants())
 def test_every_kernel_renders(kernel: Kernel, variables: dict[str, dt.DType]) -> None:
-    """For each choice of its dtypes: a flat function that calls intrinsics only."""
-    assert kernel.backend == CPU
+    """For each choice of its dtypes: a flat function that calls intrinsics only, or words for groups."""
+    words = set(intrinsics.__all__) | (set(cooperative.__all__) if kernel.backend == GPU else set())
     names = _pointer_names(kernel)
     spelled = kernel.operands(len(names))
     dtypes = [variables.get(v) or dt.BY_NAME[v] for v in spelled.values()]
@@ -281,7 +283,7 @@ def test_every_kernel_renders(kernel: Kernel, variables: dict[str, dt.DType]) ->
         source = codegen.kernel_source(kernel, dtypes, _baked(kernel, flag))
         tree = ast.parse(source.text())
         assert isinstance(tree.body[0], ast.FunctionDef) and tree.body[0].name == source.name
-        unknown = calls(source.text()) - set(intrinsics.__all__) - flatten.FUNCTIONS - {"range"}
+        unknown = calls(source.text()) - words - flatten.FUNCTIONS - {"range"}
         assert not unknown, unknown
 
 

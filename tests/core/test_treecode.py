@@ -59,7 +59,7 @@ def test_builder_is_unflatten(tree: Any) -> None:
 
 
 def test_builder_with_constants() -> None:
-    leaves, treedef = flatten({"a": 1.0, "b": ["x", 2.0], "c": "y"})
+    _, treedef = flatten({"a": 1.0, "b": ["x", 2.0], "c": "y"})
     assert builder(treedef.structure, {1: "x", 3: "y"})([10.0, 20.0]) == {"a": 10.0, "b": ["x", 20.0], "c": "y"}
     assert builder(flatten("only")[1].structure, {0: "only"})([]) == "only"
 

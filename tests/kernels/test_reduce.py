@@ -185,7 +185,7 @@ def test_symbolic_extents():
     assert SUM.infer(x, axis=(1,), keepdims=False) == Aval((n,), f32)
     assert argmax.infer(x, axis=0, keepdims=False) == Aval((4,), i64)
     symbolic = Operand(contiguous((n, 4)), f32)
-    columns, rows = SUM.kernels
+    columns, rows = (k for k in SUM.kernels if k.backend == "cpu")
     launch = rows.launch([symbolic], [], {"axis": (1,)})
     assert same(launch.total, n) and launch.args["m3"] == 4 and launch.bake["UNIT"]
     launch = columns.launch([symbolic], [], {"axis": (0,)})

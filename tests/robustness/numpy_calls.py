@@ -194,7 +194,7 @@ def compare(call: Call, result: Any, expected: Any) -> None:
         for got, wanted in zip(result, expected):
             compare(call, got, wanted)
         return
-    if not isinstance(result, np.ndarray):
+    if not isinstance(result, (np.ndarray, np.generic)):
         assert result == expected, f"gave {result!r}, not {expected!r}"
         return
     expected = np.asarray(expected)

@@ -360,7 +360,7 @@ def check(call: Call, result: Any) -> None:
     expected = call.expected() if call.expected is not None else None
     if call.expected is None:
         for a in result if isinstance(result, list) else [result]:
-            assert isinstance(a, np.ndarray) and a.dtype in NAME_OF, f"gave {type(a).__name__}"
+            assert isinstance(a, (np.ndarray, np.generic)) and a.dtype in NAME_OF, f"gave {type(a).__name__}"
         return
     assert not isinstance(expected, type), f"no error; {expected.__name__} was expected"
     if isinstance(expected, list):

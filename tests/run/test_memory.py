@@ -24,10 +24,13 @@ lives = st.tuples(st.integers(0, 12), st.integers(0, 6)).map(lambda t: (t[0], t[
 buffers = st.lists(st.tuples(st.sampled_from([0, 1, 63, 64, 65, 200, 1000, 4096]) | st.integers(0, 5000), lives), max_size=14)
 
 
-@given(buffers)
-def test_arrange(made: list[tuple[int, tuple[int, int]]]) -> None:
+@pytest.mark.parametrize("many", [250_000, -1_000], ids=["few lives", "many lives"])
+@given(made=buffers)
+def test_arrange(many: int, made: list[tuple[int, tuple[int, int]]]) -> None:
     sizes, when = [m[0] for m in made], [m[1] for m in made]
-    offsets, total = arrange(sizes, when)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "MANY_LIVES", many)
+        offsets, total = arrange(sizes, when)
     assert len(offsets) == len(sizes)
     for step in range(20):  # who is alive, byte by byte of the arena
         owner = np.zeros(total, np.int32)
@@ -51,6 +54,14 @@ def test_arrange_by_hand() -> None:
     assert chain == ([0, 640] * 5, 1280)
     assert arrange([64, 256, 64], [(0, 0), (1, 2), (2, 3)]) == ([0, 0, 256], 320)
     assert arrange([0, 0], [(0, 1), (0, 1)]) == ([0, 64], 128)
+
+
+def test_arrange_of_buffers_that_live_long() -> None:
+    n = 1000
+    offsets, total = arrange([64] * n, [(k, n) for k in range(n)])
+    assert sorted(offsets) == list(range(0, 64 * n, 64)) and total == 64 * n
+    offsets, total = arrange([640, 64] * n, [(0, n), (n + 1, 2 * n)] * n)  # the later ones go where the first were
+    assert total == 640 * n
 
 
 @pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 100_000])

@@ -57,6 +57,24 @@ def test_argument_reductions(name: str, axis: Any) -> None:
     check(lambda x: fn(x, axis=axis, keepdims=True), F32)
 
 
+@pytest.mark.parametrize("decimals", [-3, -2, -1, 0, 1, 2])
+@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "u4", "f2", "f4", "f8"])
+def test_rounding_to_decimals(decimals: int, dtype: str) -> None:
+    """Of integers by way of f64, and what is rounded past the end of the range wraps around."""
+    x = np.arange(-128 if dtype[0] != "u" else 0, 256 if dtype == "u1" else 128, dtype=dtype)
+    for f in (lambda x: np.round(x, decimals), lambda x: x.round(decimals), lambda x: np.around(x, decimals=decimals)):
+        check(f, x)
+
+
+@pytest.mark.parametrize("value", [0, 5, 15, 25, -25, 1249, -1250, 10**12 + 51])
+def test_rounding_a_python_int(value: int) -> None:
+    """Half to even, as Python's round(); it stays a Python int beside an array."""
+    for decimals in (-1, -2, 0):
+        got = run(lambda n: round(n, decimals) + np.zeros(1, np.int64), value)  # noqa: B023
+        assert got[0] == round(value, decimals)
+    assert run(lambda n, x: x + round(n, -1), 25, np.zeros(2, np.int8)).dtype == np.int8
+
+
 @pytest.mark.parametrize("fn", [
     np.trace, lambda x: x.trace(1), lambda x: np.trace(x, 1), lambda x: np.trace(x, -1, 2, 0), lambda x: np.trace(x, axis1=-1, axis2=1, dtype=np.float32),
     np.diagonal, lambda x: np.diagonal(x, -1, 1, 2), lambda x: x.diagonal(3, 0, 2), lambda x: np.diagonal(x, -5),

@@ -28,7 +28,7 @@ from fuelnumba.core.ops import OPS
 from fuelnumba.trace.apply import apply
 from fuelnumba.trace.namespace import namespace
 
-from .tracing import trace
+from .tracing import run, trace
 
 X = np.ones((3, 4), np.float32)
 
@@ -264,3 +264,17 @@ def test_no_trace_is_running() -> None:
     with pytest.raises(TracingError) as caught:
         apply(OPS["relu"], X)
     assert caught.value.what == "relu() needs a running trace"
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.float16, np.int64, np.int32, np.int8, np.uint8, np.bool_])
+@pytest.mark.parametrize("value", [np.arange(3.0), np.array(2.0), np.arange(3, dtype=np.int8), 3, 2.5, True], ids=repr)
+def test_numpys_scalar_types_of_a_traced_value_name_astype(kind: Any, value: Any) -> None:
+    """np.float32(x) is C code that wants numbers; the cure gives what NumPy gives."""
+    name = np.dtype(kind).name
+    for made in (lambda x: kind(x), lambda x: np.array(x, kind), lambda x: np.asarray(x, kind)):
+        with pytest.raises((TracedToNumpyError, TracedConversionError)) as caught:
+            run(lambda x: made(x), value)  # noqa: B023
+        assert f"write x.astype(np.{name}) for np.{name}(x)" in str(caught.value) and caught.value.where is not None
+    got = run(lambda x: x.astype(kind), value)
+    assert got.dtype == kind
+    np.testing.assert_array_equal(got, np.asarray(value).astype(kind))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,6 +19,7 @@ from fuelnumba.run.executor import Instance
 from fuelnumba.vk import device as devices
 from fuelnumba.vk import spirv
 from fuelnumba.vk.device import Device
+from tests.at_once import at_once
 
 f32 = np.float32
 X, Y = np.linspace(-1, 1, 6, dtype=f32), np.arange(6, dtype=f32)
@@ -150,6 +152,15 @@ def test_results_are_never_arguments(vulkan: Any) -> None:
         assert type(f(X)[2]) is np.ndarray
 
 
+def test_results_without_axes(vulkan: Any) -> None:
+    """On the CPU they are what NumPy has: a scalar of a reduction, an array of `to_device`, as outside."""
+    f = fn.jit(lambda x, k: (fn.to_device(x, "cpu").sum(), fn.to_device(x.sum(), "cpu"), x.sum(), k * 2))
+    with vulkan:
+        there, moved, kept, number = f(X + 2, 3)
+    assert [type(v) for v in (there, moved, kept)] == [f32, np.ndarray, fn.DeviceArray] and moved.shape == ()
+    np.testing.assert_allclose([there, moved, float(kept), float(number)], [12, 12, 12, 6])
+
+
 def test_symbolic_lengths(vulkan: Any) -> None:
     @fn.jit
     def f(x, y):
@@ -181,9 +192,15 @@ def test_two_devices(vulkan: Any, other: Any) -> None:
     assert [p.target.name for p in f.plan.parts] == ["vulkan:0", "vulkan:1", "vulkan:1"]  # w1 * x waits for nothing
 
 
+@pytest.mark.parametrize("lacking", [None, "maximum"])
 @pytest.mark.parametrize("seed", range(4))
-def test_random_programs(vulkan: Any, other: Any, seed: int) -> None:
+def test_random_programs(vulkan: Any, other: Any, monkeypatch: pytest.MonkeyPatch, seed: int, lacking: str | None) -> None:
     """Integers, so that NumPy's answer is the only one; operands that lie apart are brought together."""
+    def admit(target: Any, plan: Any) -> None:
+        if any(n.op.name == lacking for s in plan.launches for n in s.nodes):
+            raise NoBackendForOp(f"no {lacking} on {target.name}")
+
+    monkeypatch.setattr(type(vulkan), "admit", admit)
     rng = random.Random(seed)
     places = ["cpu", "vulkan:0", "vulkan:1"]
     steps = [(rng.choice(["add", "subtract", "maximum"]), rng.randrange(99), rng.randrange(99), rng.choice(places))
@@ -200,7 +217,7 @@ def test_random_programs(vulkan: Any, other: Any, seed: int) -> None:
         return run
 
     given = [np.arange(5), np.arange(5) * 7 - 9, np.array([4, -4, 0, 1, 11])]
-    mixed = fn.jit(program(fn.to_device))
+    mixed = fn.jit(fallback="cpu")(program(fn.to_device))
     expected = program(lambda v, place: v)(*given)
     for where in ("cpu", "vulkan"):
         with fn.device(where):
@@ -208,6 +225,8 @@ def test_random_programs(vulkan: Any, other: Any, seed: int) -> None:
         for k, g, e in zip(kept, got, expected):
             assert type(g) is (np.ndarray if steps[k][3] == "cpu" else fn.DeviceArray)
             np.testing.assert_array_equal(np.asarray(g), e)
+        crossed = [(s.node, s.target) for s in mixed.plan.steps if s not in mixed.plan.parts]
+        assert len(set(crossed)) == len(crossed)  # nothing goes to a machine twice
 
 
 # ------------------------------------------------------------------------------------------------ order
@@ -242,6 +261,28 @@ def test_a_copy_waits_for_its_own_producer(vulkan: Any, monkeypatch: pytest.Monk
     assert later.buffer.epoch not in waited
     np.testing.assert_array_equal(here, X + 1)
     np.testing.assert_array_equal(np.asarray(later), Y * 2 + 1)
+
+
+def test_from_several_threads(vulkan: Any) -> None:
+    f = fn.jit(lambda x, k: fn.to_device(x * k, "cpu") + 1)
+    x = fn.to_device(X, vulkan)
+    f(x, 1.0)
+
+    def work(k: int) -> None:
+        for _ in range(20):
+            np.testing.assert_array_equal(f(x, float(k)), X * f32(k) + 1)
+
+    at_once(4, work)
+
+
+def test_compiling_is_told_of_as_one(vulkan: Any) -> None:
+    told: list[tuple[int, int]] = []
+    fn.on_compile(lambda done, total, label: told.append((done, total)))
+    try:
+        fn.jit(lambda x: fn.to_device(np.tanh(x) * 3, vulkan) - fn.to_device(x.sum(), vulkan))(X)
+    finally:
+        fn.on_compile(None)
+    assert told == sorted(told) and told[-1] == (3, 3) and {total for _, total in told} == {3}
 
 
 # ------------------------------------------------------------------------------------------------ fallback
@@ -328,6 +369,10 @@ def test_what_nothing_serves(vulkan: Any) -> None:
         f(np.ones((2,) * 6, f32))
 
 
+def test_a_pickle_keeps_the_fallback() -> None:
+    assert pickle.loads(pickle.dumps(fn.jit(fallback="cpu")(wide_and_narrow))).fallback == "cpu"
+
+
 def test_an_unknown_fallback() -> None:
     with pytest.raises(ArgumentError, match="fallback cannot be 'gpu'"):
         fn.jit(fallback="gpu")(wide_and_narrow)
@@ -350,7 +395,7 @@ def test_arguments_on_two_devices(vulkan: Any, other: Any) -> None:
     x, y = fn.to_device(X, vulkan), fn.to_device(Y, other)
     with pytest.raises(ArgumentError, match=r"subtract\(\): x is on vulkan:0, y on vulkan:1"):
         fn.jit(lambda x, y: x - y)(x, y)
-    with pytest.raises(ArgumentError, match="y lies on vulkan:1, what device.* chose is vulkan:0"), vulkan:
+    with pytest.raises(ArgumentError, match=r"y lies on vulkan:1, what device\(...\) chose is vulkan:0"), vulkan:
         fn.jit(lambda x, y: x - y)(x, y)
 
 
@@ -370,6 +415,25 @@ def test_an_index_fault_in_a_part(vulkan: Any, there: str) -> None:
         assert caught.value.where.line == rows.__code__.co_firstlineno + 1
         got, _ = f(table, np.array([3, 0]), there)  # it can be called again
     np.testing.assert_array_equal(got, table[[3, 0]] + 1)
+
+
+def test_a_device_that_may_report_a_fault_is_asked_at_the_end(vulkan: Any, events: list[str]) -> None:
+    @fn.jit
+    def f(table, at, x):
+        there = np.take(table, at, axis=0)
+        return there, fn.to_device(x, "cpu") * 2, np.take(fn.to_device(x, "cpu"), fn.to_device(at, "cpu"))
+
+    table, at = (fn.to_device(a, vulkan) for a in (X, np.array([5, 0])))
+    f(table, at, Y)
+    events.clear()
+    there, here, both = f(table, at, Y)
+    assert events == ["submit", "down", "cpu"]
+    np.testing.assert_array_equal(np.asarray(there), X[[5, 0]])
+    np.testing.assert_array_equal(here, Y * 2)
+    np.testing.assert_array_equal(both, Y[[5, 0]])
+    with pytest.raises(FuelIndexError, match="index 6 is out of range") as caught:  # in both parts: the first one tells
+        f(table, fn.to_device(np.array([6, 0]), vulkan), Y)
+    assert caught.value.where.line == f.__wrapped__.__code__.co_firstlineno + 2
 
 
 def test_an_int_that_does_not_fit(vulkan: Any) -> None:
