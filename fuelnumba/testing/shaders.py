@@ -69,7 +69,9 @@ def kernels(ops: Sequence[str] | None = None) -> Iterator[tuple[str, Source, int
     """(key, kernel, threads of a group) of all that the samples of these ops need, of all built-in ones if None."""
     target, known = _Plans(), set()
     for op in [OPS[name] for name in (sorted(BUILT_IN) if ops is None else ops)]:
-        for arrays, attrs in () if op.kind == "leaf" or "uid" in op.attrs else _calls(op):
+        if op.kind == "leaf" or not {"uid", "device"}.isdisjoint(op.attrs):  # they compute nothing
+            continue
+        for arrays, attrs in _calls(op):
             try:
                 with target:
                     parity.alone(op, attrs)(*arrays)

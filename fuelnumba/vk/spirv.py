@@ -111,12 +111,13 @@ def unpacked(block: bytes) -> bytes:
 
 def _ready(key: str) -> tuple[bytes, frozenset[str]] | None:
     """A shader of the wheel."""
-    about = _manifest().get(key)
-    if about is None:
+    try:
+        about = _manifest()[key]
+        compiled = _block(*about["block"])[about["begin"]:about["end"]]
+        whole = hashlib.sha256(compiled).hexdigest() == about["code"]
+        return (compiled, frozenset(about["needs"])) if whole else None
+    except (KeyError, TypeError):  # not there, or a damaged manifest
         return None
-    compiled = _block(*about["block"])[about["begin"]:about["end"]]
-    whole = hashlib.sha256(compiled).hexdigest() == about["code"]
-    return (compiled, frozenset(about["needs"])) if whole else None
 
 
 def without_names(code: bytes) -> bytes:
