@@ -36,7 +36,7 @@ from .run.binding import DEVICE, OWNER, Parameters
 from .run.fits import Fits
 from .run.placement import Call, planned
 from .run.specialisation import Route, Specialisation
-from .run.target import Target, chosen, cpu
+from .run.target import Target, chosen, common, cpu
 from .trace import guards
 from .trace.apply import as_tensor
 from .trace.foreign import check_array, described, instead
@@ -145,7 +145,7 @@ class Jitted(Generic[P, R]):
             results = route.instance(leaves)
         except MemoryError as err:
             raise _no_memory(self.name, err) from None
-        except (ArgumentError, CompileError) as err:  # an int that does not fit, a kernel of the user's
+        except (ArgumentError, BackendError, CompileError) as err:  # an int that does not fit, no room, a kernel of the user's
             raise self._of_call(err, special.key[0], leaves) from err.__cause__
         return results[0] if special.build is None else special.build(results)
 
@@ -226,7 +226,7 @@ class Jitted(Generic[P, R]):
         """The error of a run, with the caller's line and the name of the int that does not fit."""
         names = [n for n, leaf in zip(self._leaf_names(structure), leaves) if type(leaf) is int and f"int {leaf} " in err.what]
         what = f"{self.name}(): {names[0]}: {err.what}" if names else f"{self.name}(): {err.what}"
-        return type(err)(what if isinstance(err, ArgumentError) else err.what, where=user_location(), cure=err.cure)
+        return type(err)(err.what if isinstance(err, CompileError) else what, where=err.where or user_location(), cure=err.cure)
 
     def _donated(self, structure: Any) -> frozenset[int]:
         """The positions of the leaves of donated arguments."""
@@ -341,6 +341,8 @@ class Jitted(Generic[P, R]):
                 instance = special.ready(special.plan, env, special.scalars, special.fits, _progress.report)
             except (MemoryError, OverflowError) as err:  # of 64-bit sizes and strides
                 raise _no_memory(self.name, err) from None
+            except BackendError as err:
+                raise type(err)(f"{self.name}(): {err.what}", where=err.where, cure=err.cure) from None
             if len(special.instances) >= MAX_INSTANCES:
                 oldest = special.instances.pop(next(iter(special.instances)))
                 self._keep({k: v for k, v in self._fast.items() if v.instance is not oldest})
@@ -383,7 +385,8 @@ class Jitted(Generic[P, R]):
                     shapes: tuple[Any, ...]) -> Specialisation:
         structure, _, static = family
         start = time.perf_counter()
-        target = self._target(structure, leaves, static)
+        asked = next((v for n, _, v in static if n == DEVICE), None)
+        target = common(self.name, asked, leaves, lambda: self._leaf_names(structure))
         bound = target.bindings()  # before the trace: an op may be declared anew while it runs
         env = SymEnv()
         pattern = self._pattern(family, shapes, env)
@@ -469,20 +472,6 @@ class Jitted(Generic[P, R]):
         fits = Fits(trace.narrowings, places, self.__wrapped__) if trace.narrowings else None
         build = None if out_structure == LEAF and not constants else builder(out_structure, dict(constants))
         return Specialisation(family, pattern, plan, build, watch, scalars, fits, time.perf_counter() - start, ready)
-
-    def _target(self, structure: Any, leaves: Sequence[Any], static: Signature) -> Target:
-        """The machine for a call: the one that was chosen, or where its first device array lies. Raises ArgumentError for
-        arrays elsewhere than on the chosen one."""
-        asked = next((v for n, _, v in static if n == DEVICE), None)
-        for k, leaf in enumerate(leaves):
-            if type(leaf) is DeviceArray:
-                if asked is None:
-                    return leaf.device
-                if leaf.device is not asked:
-                    name = self._leaf_names(structure)[k]
-                    raise ArgumentError(f"{self.name}(): {name} lies on {leaf.device.name}, what device(...) chose is "
-                                        f"{asked.name}", cure=f"bring it there: fuelnumba.to_device({name}, {asked.name!r})")
-        return asked or cpu
 
     # -------------------------------------------------------------------------------------- looking inside
     def _need(self) -> Specialisation:

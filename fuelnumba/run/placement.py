@@ -25,6 +25,7 @@ from ..core.ir import Graph, Node
 from ..core.layout import Layout, contiguous
 from ..core.ops import OPS
 from ..core.picture import count
+from .array import DeviceArray
 from .fits import Fits
 from .target import Target, cpu, device, moved
 
@@ -74,8 +75,14 @@ def _planned(graph: Graph, call: Call, home: Mapping[Node, Target | None],
 
 def _layouts(graph: Graph, call: Call, target: Target) -> dict[Node, Layout]:
     """How the values of a graph's leaves lie on its machine. What is sent to a device is contiguous there."""
-    captured = () if target is cpu else (n for n in graph.nodes() if n.op is ir.CONSTANT)
+    captured = [n for n in graph.nodes() if n.op is ir.CONSTANT and (target is not cpu or _resident(n) is not None)]
     return {**(call.layouts if target is call.target else {}), **{n: contiguous(n.shape) for n in captured}}
+
+
+def _resident(n: Node) -> DeviceArray | None:
+    """The captured array that a node is, when it lies on a device."""
+    array = n.attr("captured").array if n.op is ir.CONSTANT else None
+    return array if isinstance(array, DeviceArray) else None
 
 
 # ------------------------------------------------------------------------------------------------ where nodes belong
@@ -87,7 +94,8 @@ def _homes(graph: Graph, call: Call) -> dict[Node, Target | None]:
         if n.op is OPS["to_device"]:
             home[n] = device(n.attr("device"))
         elif n.op.kind == "leaf":
-            home[n] = call.lies.get(n)
+            there = _resident(n)
+            home[n] = call.lies.get(n) if there is None else there.device
             if n.op is not ir.CONSTANT and (n.op is not ir.INPUT or n in call.scalars):
                 made.add(n)
         else:
@@ -276,6 +284,9 @@ class _Split:
         graph = Graph(list(part.inputs.values()), [part.nodes[o] for o in part.outputs], whole.name, whole.env, donated)
         bound = call.bound if part.target is call.target else part.target.bindings()
         plan = make_plan(graph, _layouts(graph, call, part.target), bound)
+        for s in plan.storages:
+            if isinstance(s.array, DeviceArray):
+                s.array = moved(s.array, part.target)
         part.target.admit(plan)
         plan.printer = part.target.text
         return plan

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -101,6 +101,23 @@ def chosen() -> Target | None:
     return stack[-1] if stack else None
 
 
+def common(function: str, asked: Target | None, leaves: Sequence[Any], names: Callable[[], Sequence[str]]) -> Target:
+    """The machine for a call: the one that was asked for, or where its first device array lies. Raises ArgumentError for
+    arrays elsewhere than on the one asked for, BackendError for those of a closed device."""
+    arrays = [(k, leaf) for k, leaf in enumerate(leaves) if type(leaf) is DeviceArray]
+    first = asked or (arrays[0][1].device if arrays else cpu)
+    apart = [(k, leaf) for k, leaf in arrays if leaf.device is not first]
+    if apart:
+        for _, leaf in arrays:
+            leaf.wait()  # says that a device was closed: the one that was opened in its place has the same name
+        if asked is not None:
+            k, leaf = apart[0]
+            name = names()[k]
+            raise ArgumentError(f"{function}(): {name} lies on {leaf.device.name}, what device(...) chose is {asked.name}",
+                                cure=f"bring it there: fuelnumba.to_device({name}, {asked.name!r})")
+    return first
+
+
 def device(which: str | Target) -> Target:
     """A machine to run on: `with fuelnumba.device("vulkan"):` runs what is called inside there.
 
@@ -116,7 +133,8 @@ def device(which: str | Target) -> Target:
     if which == CPU:
         return cpu
     if backend not in ROOMS:
-        raise ArgumentError(f"there is no backend {shown(backend)}", cure=f"the backends are: {', '.join((CPU, *ROOMS))}")
+        raise ArgumentError(f"there is no backend {shown(which if backend == CPU else backend)}",
+                            cure=f"the backends are: {', '.join((CPU, *ROOMS))}")
     found: Target = importlib.import_module(ROOMS[backend]).open_target(rest)
     return found
 
@@ -145,4 +163,6 @@ def moved(leaf: Any, target: Target) -> Any:
     """An array on a machine: itself, or a copy when it lies on another one."""
     if isinstance(leaf, DeviceArray):
         return leaf if leaf.device is target else target.put(leaf.numpy())
-    return np.asarray(leaf) if target is cpu else target.put(np.asarray(leaf))
+    if target is cpu:
+        return np.asarray(leaf)
+    return target.put(leaf if isinstance(leaf, np.ndarray) else np.asarray(leaf))  # which refuses masked arrays
