@@ -7,11 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from .core.errors import FuelIndexError
 from .core.ops import shown
+from .core.source import user_location
 from .core.tree import TreeDef, flatten_leaves, unflatten
 from .jit import Jitted
 from .run import array
 from .run.array import DeviceArray
+from .trace.apply import as_tensor
+from .trace.traced import current_trace
 
 MOST = 1024  # kinds of calls that are kept
 
@@ -22,6 +26,9 @@ def run(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     """`function(*args, **kwargs)` on the device where its arrays lie. What is no array is compiled in."""
     leaves: list[Any] = []
     structure = flatten_leaves((args, kwargs), leaves)
+    if current_trace() is not None:  # in a jitted function, they are constants
+        args, kwargs = unflatten(structure, [as_tensor(v) if isinstance(v, DeviceArray) else v for v in leaves])
+        return function(*args, **kwargs)
     places = tuple(k for k, leaf in enumerate(leaves) if isinstance(leaf, (DeviceArray, np.ndarray)))
     fixed = tuple((k, type(leaf), _frozen(leaf)) for k, leaf in enumerate(leaves) if k not in places)
     key = (function, structure, places, fixed)
@@ -30,7 +37,10 @@ def run(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
         while len(_made) >= MOST:
             _made.pop(next(iter(_made)), None)
         jitted = _made[key] = _jitted(function, TreeDef(structure), list(leaves), places)
-    return jitted(*(leaves[k] for k in places))
+    try:
+        return jitted(*(leaves[k] for k in places))
+    except FuelIndexError as err:  # which names the line of the first such call
+        raise FuelIndexError(err.what, where=user_location(), cure=err.cure) from None
 
 
 def _frozen(leaf: Any) -> Any:

@@ -145,7 +145,7 @@ class Jitted(Generic[P, R]):
             results = route.instance(leaves)
         except MemoryError as err:
             raise _no_memory(self.name, err) from None
-        except (ArgumentError, CompileError) as err:  # an int that does not fit, a kernel of the user's
+        except (ArgumentError, BackendError, CompileError) as err:  # an int that does not fit, no room, a kernel of the user's
             raise self._of_call(err, special.key[0], leaves) from err.__cause__
         return results[0] if special.build is None else special.build(results)
 
@@ -226,7 +226,7 @@ class Jitted(Generic[P, R]):
         """The error of a run, with the caller's line and the name of the int that does not fit."""
         names = [n for n, leaf in zip(self._leaf_names(structure), leaves) if type(leaf) is int and f"int {leaf} " in err.what]
         what = f"{self.name}(): {names[0]}: {err.what}" if names else f"{self.name}(): {err.what}"
-        return type(err)(what if isinstance(err, ArgumentError) else err.what, where=user_location(), cure=err.cure)
+        return type(err)(err.what if isinstance(err, CompileError) else what, where=err.where or user_location(), cure=err.cure)
 
     def _donated(self, structure: Any) -> frozenset[int]:
         """The positions of the leaves of donated arguments."""
@@ -341,6 +341,8 @@ class Jitted(Generic[P, R]):
                 instance = special.ready(special.plan, env, special.scalars, special.fits, _progress.report)
             except (MemoryError, OverflowError) as err:  # of 64-bit sizes and strides
                 raise _no_memory(self.name, err) from None
+            except BackendError as err:
+                raise type(err)(f"{self.name}(): {err.what}", where=err.where, cure=err.cure) from None
             if len(special.instances) >= MAX_INSTANCES:
                 oldest = special.instances.pop(next(iter(special.instances)))
                 self._keep({k: v for k, v in self._fast.items() if v.instance is not oldest})

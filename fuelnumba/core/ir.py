@@ -135,11 +135,17 @@ def input_node(name: str, shape: Shape, dtype: DType, where: Location | None = N
     return intern(INPUT, (), {"uid": next(_ids), "name": name}, shape, dtype, where)
 
 
+class Resident:
+    """An array that lies on a device, and is never written to. It has `shape`, `dtype`, `device` and `numpy()`."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, eq=False)
 class Captured:
     """An array the trace captured: compared by identity, kept alive by the graphs that read it."""
 
-    array: np.ndarray[Any, Any]
+    array: Any  # NumPy's, or a Resident
 
     def __repr__(self) -> str:
         return f"<array {self.array.dtype}{list(self.array.shape)}>"

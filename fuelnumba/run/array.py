@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.errors import ArgumentError
+from ..core.errors import ArgumentError, BackendError
+from ..core.ir import Resident
 from ..core.ops import shown
 from ..core.source import user_location
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 eager: Callable[..., Any] | None = None
 
 
-class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
+class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin, Resident):
     """An array in a device's memory, C-contiguous. A jitted function called with it runs there, and gives such arrays.
 
     `np.asarray(x)` or `x.numpy()` waits until it is computed, and copies it; `x.wait()` waits only. NumPy's functions and
@@ -57,8 +58,18 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
         return self.shape[0]
 
     def __repr__(self) -> str:
-        return f"DeviceArray({np.array2string(self.numpy(), separator=', ', prefix='DeviceArray(')}, " \
-               f"dtype={self.dtype.name}, device={self.device.name!r})"
+        try:
+            values = np.array2string(self.numpy(), separator=", ", prefix="DeviceArray(")
+        except BackendError as err:  # debuggers show arrays of closed devices, too
+            values = f"<shape {self.shape}: {err.what}>"
+        return f"DeviceArray({values}, dtype={self.dtype.name}, device={self.device.name!r})"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.numpy()[()], spec) if spec else str(self)
+
+    def __reduce__(self) -> Any:
+        """A copy on the device of that name, in whichever process."""
+        return type(self.device).put, (self.device, self.numpy())
 
     # -------------------------------------------------------------------------------------- to the host
     def numpy(self) -> np.ndarray[Any, Any]:

@@ -44,16 +44,19 @@ class Call:
 
 def starts_on(leaves: Sequence[Any], asked: Target | None, named: Callable[[int], tuple[str, str]]) -> Target:
     """The machine for a call if nothing else is said: the one that was asked for, else where its first device array lies.
-    `named` gives the names of the function and of a leaf. Raises ArgumentError for an array that lies elsewhere than asked."""
-    for k, leaf in enumerate(leaves):
-        if type(leaf) is DeviceArray:
-            if asked is None:
-                return leaf.device
-            if leaf.device is not asked:
-                function, name = named(k)
-                raise ArgumentError(f"{function}(): {name} lies on {leaf.device.name}, what device(...) chose is {asked.name}",
-                                    cure=f"bring it there: fuelnumba.to_device({name}, {asked.name!r})")
-    return asked or cpu
+    `named` gives the names of the function and of a leaf. Raises ArgumentError for an array that lies elsewhere than asked,
+    BackendError for those of a closed device."""
+    arrays = [(k, leaf) for k, leaf in enumerate(leaves) if type(leaf) is DeviceArray]
+    target = asked or (arrays[0][1].device if arrays else cpu)
+    apart = [(k, leaf) for k, leaf in arrays if leaf.device is not target]
+    if apart:
+        for _, leaf in arrays:
+            leaf.wait()  # says that a device was closed: the one that was opened in its place has the same name
+        if asked is not None:
+            function, name = named(apart[0][0])
+            raise ArgumentError(f"{function}(): {name} lies on {apart[0][1].device.name}, what device(...) chose is {asked.name}",
+                                cure=f"bring it there: fuelnumba.to_device({name}, {asked.name!r})")
+    return target
 
 
 def planned(graph: Graph, call: Call) -> tuple[Plan, Callable[..., Any]]:
@@ -88,8 +91,14 @@ def _planned(graph: Graph, call: Call, home: Mapping[Node, Target | None],
 
 def _layouts(graph: Graph, call: Call, target: Target) -> dict[Node, Layout]:
     """How the values of a graph's leaves lie on its machine. What is sent to a device is contiguous there."""
-    captured = () if target is cpu else (n for n in graph.nodes() if n.op is ir.CONSTANT)
+    captured = [n for n in graph.nodes() if n.op is ir.CONSTANT and (target is not cpu or _resident(n) is not None)]
     return {**(call.layouts if target is call.target else {}), **{n: contiguous(n.shape) for n in captured}}
+
+
+def _resident(n: Node) -> DeviceArray | None:
+    """The captured array that a node is, when it lies on a device."""
+    array = n.attr("captured").array if n.op is ir.CONSTANT else None
+    return array if isinstance(array, DeviceArray) else None
 
 
 # ------------------------------------------------------------------------------------------------ where nodes belong
@@ -101,7 +110,8 @@ def _homes(graph: Graph, call: Call) -> dict[Node, Target | None]:
         if n.op is OPS["to_device"]:
             home[n] = device(n.attr("device"))
         elif n.op.kind == "leaf":
-            home[n] = call.lies.get(n)
+            there = _resident(n)
+            home[n] = call.lies.get(n) if there is None else there.device
             if n.op is not ir.CONSTANT and (n.op is not ir.INPUT or n in call.scalars):
                 made.add(n)
         else:
@@ -292,6 +302,9 @@ class _Split:
         graph = Graph(list(part.inputs.values()), [part.nodes[o] for o in part.outputs], whole.name, whole.env, donated)
         bound = call.bound if part.target is call.target else part.target.bindings()
         plan = make_plan(graph, _layouts(graph, call, part.target), bound)
+        for s in plan.storages:
+            if isinstance(s.array, DeviceArray):
+                s.array = moved(s.array, part.target)
         part.target.admit(plan)
         plan.printer = part.target.text
         return plan

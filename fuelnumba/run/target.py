@@ -117,7 +117,8 @@ def device(which: str | Target) -> Target:
     if which == CPU:
         return cpu
     if backend not in ROOMS:
-        raise ArgumentError(f"there is no backend {shown(backend)}", cure=f"the backends are: {', '.join((CPU, *ROOMS))}")
+        raise ArgumentError(f"there is no backend {shown(which if backend == CPU else backend)}",
+                            cure=f"the backends are: {', '.join((CPU, *ROOMS))}")
     found: Target = importlib.import_module(ROOMS[backend]).open_target(rest)
     return found
 
@@ -146,4 +147,6 @@ def moved(leaf: Any, target: Target) -> Any:
     """An array on a machine: itself, or a copy when it lies on another one."""
     if isinstance(leaf, DeviceArray):
         return leaf if leaf.device is target else target.put(leaf.numpy())
-    return np.asarray(leaf) if target is cpu else target.put(np.asarray(leaf))
+    if target is cpu:
+        return np.asarray(leaf)
+    return target.put(leaf if isinstance(leaf, np.ndarray) else np.asarray(leaf))  # which refuses masked arrays

@@ -123,7 +123,7 @@ def operand(trace: Trace, op: str, name: str, value: Any) -> Operand:
         value = np.asarray(value)
     if isinstance(value, (list, tuple)):
         value = array_of(op, name, value)
-    if not isinstance(value, np.ndarray):
+    if not isinstance(value, (np.ndarray, ir.Resident)):
         raise not_an_array(op, name, value)
     try:
         return Operand(name, capture(trace, value))
@@ -158,14 +158,15 @@ def array_of(op: str, name: str, value: Any) -> np.ndarray[Any, Any]:
     return array
 
 
-def capture(trace: Trace, array: np.ndarray[Any, Any]) -> Node:
+def capture(trace: Trace, array: Any) -> Node:
     """The constant node of an array from outside: one per array, read from its own memory at every run."""
     node = trace.captured.get(id(array))
     if node is None:
-        dtype = check_array(array)
+        is_resident = isinstance(array, ir.Resident)
+        dtype = dt.dtype_of(array.dtype) if is_resident else check_array(array)
         node = ir.constant_node(ir.Captured(array), tuple(array.shape), dtype, user_location())
         trace.captured[id(array)] = node
-        if trace.on_capture is not None:
+        if trace.on_capture is not None and not is_resident:
             trace.on_capture(array)
     return node
 

@@ -55,7 +55,7 @@ def evaluate_node(node: Node, inputs: Sequence[Array], env: Mapping[str, int]) -
     """What a node makes of its inputs. env: the lengths of the symbols."""
     shape: tuple[Extent, ...] = _static(node.shape, env)
     if node.op is ir.CONSTANT:
-        return node.attr("captured").array
+        return np.asarray(node.attr("captured").array)
     if node.op is ir.FULL:
         return np.full(shape, rounded(np.asarray(_static(node.attr("value"), env)), node.dtype))
     if node.op.ref is None:

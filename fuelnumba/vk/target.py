@@ -8,6 +8,7 @@ another; temporaries are therefore shared by all calls of an instance.
 
 from __future__ import annotations
 
+import threading
 import weakref
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +21,7 @@ from ..compiler import bindings
 from ..compiler.bindings import FALL_BACK, asked_of
 from ..compiler.codegen import Source
 from ..compiler.plan import LaunchStep, Plan, Storage
-from ..core.errors import ArgumentError, NoBackendForOp
+from ..core.errors import BackendError, CompileError, NoBackendForOp
 from ..run.array import DeviceArray
 from ..run.bound import Bound
 from ..run.fits import Fits
@@ -34,20 +35,22 @@ MOST_FRAMES = 4  # calls of one instance that may be on their way at once; anoth
 
 OPTIONAL = frozenset((*FEATURES, "subgroup"))  # what kernels may need and a device may lack
 
-_targets: dict[int, VulkanTarget] = {}
-_names: set[str] = set()  # of devices that were opened
+_targets: dict[str, VulkanTarget] = {}  # by name, closed ones too
+_opening = threading.Lock()
 
 
 def open_target(which: str) -> VulkanTarget:
     """The target of a device: by number, kind or name; '' for the first. Raises ArgumentError, BackendError."""
-    device = open_device(int(which) if which.isdigit() else which or None)
-    found = _targets.get(id(device))
-    if found is None:
-        found = _targets[id(device)] = VulkanTarget(device)
-        if found.name in _names:
-            bindings.changed(f"{found.name} was opened anew")  # graphs name it, and their plans hold the closed one
-        _names.add(found.name)
-    return found
+    device = open_device(int(which) if which.isdecimal() else which or None)
+    with _opening:
+        made = VulkanTarget(device)
+        found = _targets.get(made.name)
+        if found is not None and found.machine is device:
+            return found
+        if found is not None:
+            bindings.changed(f"{made.name} was opened anew")  # graphs name it, and their plans hold the closed one
+        _targets[made.name] = made
+        return made
 
 
 class VulkanTarget(Target):
@@ -65,7 +68,6 @@ class VulkanTarget(Target):
 
     def close(self) -> None:
         """Give everything back to the driver. Arrays on the device can no longer be read."""
-        _targets.pop(id(self.machine), None)
         self._constants.clear()
         self.machine.close()
 
@@ -114,9 +116,6 @@ class VulkanTarget(Target):
     def constant(self, array: Any) -> Any:
         """The buffer of a captured array. A writeable one is compared by its checksum, so that a write into it shows."""
         if isinstance(array, DeviceArray):
-            if array.device is not self:
-                raise ArgumentError(f"a captured array lies on {array.device.name}, and the call runs on {self.name}",
-                                    cure="pass it as an argument, or bring it there: fuelnumba.to_device")
             return array.buffer
         found = self._constants.get(id(array))
         if found is None or found.array() is not array:
@@ -210,7 +209,10 @@ class VulkanInstance(Bound):
         machine = self.target.machine
         if "turns" in needs:
             machine.need_turns()
-        return machine.pipeline(spirv.key_of(source, step.group), code, step.label)
+        try:
+            return machine.pipeline(spirv.key_of(source, step.group), code, step.label)
+        except CompileError as err:
+            raise CompileError(err.what, where=step.where, cure=err.cure) from None
 
     def record(self, frame: _Frame) -> Any:
         recorder = self.target.machine.recorder()
@@ -222,7 +224,10 @@ class VulkanInstance(Bound):
             writes = list(map(self._place, step.writes))
             if any(a in ("status",) for a in step.args):
                 writes.append(("status", 0, 8 * STATUS_WORDS))
-            recorder.dispatch(pipeline, self.blocks_at + 8 * block, total, groups, list(map(self._place, step.reads)), writes)
+            try:
+                recorder.dispatch(pipeline, self.blocks_at + 8 * block, total, groups, list(map(self._place, step.reads)), writes)
+            except BackendError as err:
+                raise BackendError(f"{step.label}: {err.what}", where=step.where, cure=err.cure) from None
         if self.may_fail:
             recorder.barrier()
             recorder.copy(self.cells, 8 * self.first_status, frame.words, 8 * self.first_status, 8 * STATUS_WORDS)
